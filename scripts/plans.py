@@ -69,7 +69,7 @@ def row(size: str, way: str, one: dict[str, float] | None, shards: dict[str, flo
     parts = [found["parameters"], found["vectors"] + found["optimizer"]]
     cells = [f"{x * share / 1e9:.1f}" for x in parts]
     cells += [f"{(found['activations'] + found['gathered']) / 1e9:.1f}", f"**{total(found, share) / 1e9:.1f}**"]
-    return f"| {size} | {way} | {devices} | {' | '.join(cells)} | {host / 1e9:.0f} |"
+    return f"| {size} | {way} | {devices} | {' | '.join(cells)} | {host / 1e9:.0f} | no |"
 
 
 def main() -> None:
@@ -93,11 +93,12 @@ def main() -> None:
                 words = [*WAYS[way], "-c", "configs/hardware/gpu1.yaml"]
                 one = made(f"{way} {size} one", words, model)
             if one is None or total(one) * SLACK > DEVICE:
-                sharded = SHARDED[:2] if way == "LoRA" else SHARDED + ["--model.network.base_dtype", "float32"]
+                sharded = SHARDED[:2] if way == "LoRA" else [*SHARDED, "--model.network.base_dtype", "float32"]
                 shards = made(f"{way} {size} shards", sharded, model)
             rows.append(row(size, way, one, shards))
-    print("| model | trained | devices of 80 GB | parameters | vectors, optimizer | graphs, whole layers | **peak** | host |")
-    print("|---|---|---|---|---|---|---|---|")
+    titles = ["model", "trained", "devices", "parameters", "vectors, optimizer", "graphs, whole layers", "**peak**"]
+    print(f"| {' | '.join([*titles, 'host', 'run'])} |")
+    print("|---" * 9 + "|")
     print("\n".join(rows))
 
 

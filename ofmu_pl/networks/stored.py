@@ -38,7 +38,7 @@ class StoredLinear(nn.Linear):
         """(..., out) from (..., in)."""
         device = x.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
-        out: Tensor = _Product.apply(x.to(dtype), self.weight)  # type: ignore[no-untyped-call]
+        out: Tensor = _Product.apply(x.to(dtype), self.weight)
         return out if self.bias is None else out + self.bias.to(dtype)
 
 
@@ -53,7 +53,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (weight,) = ctx.saved_tensors
-        return _Product.apply(grad, weight.t()), None  # type: ignore[no-untyped-call]
+        return _Product.apply(grad, weight.t()), None
 
 
 def store_in_bfloat16(model: nn.Module) -> None:
@@ -89,4 +89,4 @@ def keep_differentiable(model: nn.Module) -> None:
     """
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
-            module.support_avx512bf16_for_cpu = False
+            module.support_avx512bf16_for_cpu = False  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""What FSDP2's ranks send each other for one gradient, counted on fake ranks, against the formula of docs/hardware.md."""
+"""What FSDP2's ranks send each other for one gradient, against the formula of docs/hardware.md."""
 
 from __future__ import annotations
 
