@@ -28,8 +28,8 @@ LEAST = {"full": 12, "LoRA": 2, "QLoRA": 0.5}
 SHARDED = ["-c", "configs/hardware/fsdp2_lora_8x80.yaml", "--model.network.lora", "null"]
 DEVICE = 80e9
 DEPTHS = (2, 3)
-SHARED = ("parameters", "vectors", "optimizer")
-"""Kinds of memory that are cut among ranks."""
+CUT = {"full": ("parameters", "vectors", "optimizer"), "LoRA": ("parameters",), "QLoRA": ()}
+"""Kinds of memory that are cut among ranks; under adapters vectors are next to nothing, and what counts so are logits."""
 
 
 def planned(words: list[str], shape: dict[str, object], layers: int) -> dict[str, float]:
@@ -51,9 +51,9 @@ def cell(words: list[str], model: str, whole: bool) -> dict[str, float]:
     return {kind: few[kind] + (layers - DEPTHS[0]) * (more[kind] - few[kind]) for kind in few}
 
 
-def total(found: dict[str, float], share: float = 1.0) -> float:
+def total(found: dict[str, float], cut: tuple[str, ...] = (), share: float = 1.0) -> float:
     """Bytes of a device that holds so many times the share that was planned."""
-    return sum(x * (share if kind in SHARED else 1) for kind, x in found.items() if kind not in ("host", "all"))
+    return sum(x * (share if kind in cut else 1) for kind, x in found.items() if kind not in ("host", "all"))
 
 
 def row(size: str, way: str, one: dict[str, float] | None, shards: dict[str, float] | None) -> str:
@@ -62,13 +62,14 @@ def row(size: str, way: str, one: dict[str, float] | None, shards: dict[str, flo
     if one is None or total(one) * SLACK > DEVICE:
         assert shards is not None
         found, ranks = shards, 8
-        devices = next((n for n in (2, 4, 8, 16, 32, 64, 128) if total(shards, 8 / n) * SLACK <= DEVICE), 0)
+        devices = next((n for n in (2, 4, 8, 16, 32, 64, 128) if total(shards, CUT[way], 8 / n) * SLACK <= DEVICE), 0)
     assert found is not None
     share = ranks / devices
     host = (found["parameters"] * share + found["host"] - found["parameters"]) if ranks > 1 else found["host"]
-    parts = [found["parameters"], found["vectors"] + found["optimizer"]]
-    cells = [f"{x * share / 1e9:.1f}" for x in parts]
-    cells += [f"{(found['activations'] + found['gathered']) / 1e9:.1f}", f"**{total(found, share) / 1e9:.1f}**"]
+    scaled = {kind: x * (share if kind in CUT[way] else 1) for kind, x in found.items()}
+    parts = [scaled["parameters"], scaled["vectors"] + scaled["optimizer"]]
+    parts += [scaled["activations"] + scaled["gathered"]]
+    cells = [*(f"{x / 1e9:.1f}" for x in parts), f"**{total(scaled) / 1e9:.1f}**"]
     return f"| {size} | {way} | {devices} | {' | '.join(cells)} | {host / 1e9:.0f} | no |"
 
 
@@ -96,7 +97,15 @@ def main() -> None:
                 sharded = SHARDED[:2] if way == "LoRA" else [*SHARDED, "--model.network.base_dtype", "float32"]
                 shards = made(f"{way} {size} shards", sharded, model)
             rows.append(row(size, way, one, shards))
-    titles = ["model", "trained", "devices", "parameters", "vectors, optimizer", "graphs, whole layers", "**peak**"]
+    titles = [
+        "model",
+        "trained",
+        "devices",
+        "parameters",
+        "vectors, optimizer, logits",
+        "graphs, whole layers",
+        "**peak**",
+    ]
     print(f"| {' | '.join([*titles, 'host', 'run'])} |")
     print("|---" * 9 + "|")
     print("\n".join(rows))
