@@ -29,7 +29,7 @@ SHARDED = ["-c", "configs/hardware/fsdp2_lora_8x80.yaml", "--model.network.lora"
 DEVICE = 80e9
 DEPTHS = (2, 3)
 CUT = {"full": ("parameters", "vectors", "optimizer"), "LoRA": ("parameters",), "QLoRA": ()}
-"""Kinds of memory that are cut among ranks; under adapters vectors are next to nothing, and what counts so are logits."""
+"""Kinds of memory that are cut among ranks; under adapters what counts as vectors are mostly logits."""
 
 
 def planned(words: list[str], shape: dict[str, object], layers: int) -> dict[str, float]:
