@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
+from ofmu_pl.networks.stored import widen
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.limits import within
 
@@ -137,10 +138,16 @@ def without_adapters(model: PreTrainedModel) -> Iterator[None]:
 
 
 def merged(model: PreTrainedModel) -> PreTrainedModel:
-    """The plain model that computes the same: adapters added to a copy of the weights, or the model itself."""
+    """The plain model that computes the same: on the host a copy with adapters added, or the model itself.
+
+    The copy is in float32, except for what bitsandbytes holds in 4 bits.
+    """
     if not is_adapted(model):
         return model
-    copied = deepcopy(model)
+    device = next(model.parameters()).device
+    copied = deepcopy(model.cpu())  # beside the model a GPU may have no room for another
+    model.to(device)
+    widen(copied)
     _untie(copied.get_base_model())
     return copied.merge_and_unload()
 
@@ -179,6 +186,7 @@ def _merged_weight(layer: Any) -> Tensor:
     for module in whole.modules():
         for name, p in list(module.named_parameters(recurse=False)):
             setattr(module, name, nn.Parameter(cast(DTensor, p).full_tensor(), requires_grad=False))
+    widen(whole)
     whole.merge()
     return whole.get_base_layer().weight
 

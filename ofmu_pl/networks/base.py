@@ -25,6 +25,8 @@ class Network(ABC):
     """Whether ``build`` puts adapters on the model, so that the model that must forget is what is below them."""
     modality: ClassVar[Literal["text", "images"]]
     """The kind of data that the network reads."""
+    reads_rows: bool = False
+    """Whether ranks that hold shards can each read their rows of the network's files."""
     in_shards: bool = False
     """Whether no rank held the network whole when it was built, and none needs to when it is saved."""
 

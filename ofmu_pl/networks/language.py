@@ -21,6 +21,7 @@ from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.positions import check_readable
 from ofmu_pl.networks.pretrained import buildable, described, load_pretrained, outlined, write_shards
 from ofmu_pl.networks.slices import exchange, read_rows
+from ofmu_pl.networks.stored import keep_differentiable, store_in_bfloat16
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.provenance import config_hash, weights_hash
 
@@ -40,6 +41,8 @@ class CausalLM(Network):
         trainable: Regular expression; only parameters whose name it matches are trained. ``None``: all.
         lora: Fields of peft's ``LoraConfig`` (``{r: 8, lora_alpha: 16}``): only adapters are trained, beside every
             linear layer but the last unless ``target_modules`` says which, and the exported model has them merged.
+        base_dtype: ``bfloat16`` keeps the matrices of frozen linear layers in half the memory; needs ``lora``. Products
+            are computed in the run's precision, and the exported model, adapters merged, is written in float32.
         load_in_4bit: Keep the frozen weights in 4 bits by bitsandbytes (QLoRA); needs ``lora``.
         trust_remote_code: Run the Python files that come with the model in ``path``, with all that you may do; never
             those of a tokenizer or a reference.
@@ -68,6 +71,7 @@ class CausalLM(Network):
         activation_checkpointing: bool = False,
         trainable: str | None = None,
         lora: dict[str, Any] | None = None,
+        base_dtype: Literal["float32", "bfloat16"] = "float32",
         load_in_4bit: bool = False,
         trust_remote_code: bool = False,
     ) -> None:
@@ -78,8 +82,11 @@ class CausalLM(Network):
             )
         if load_in_4bit and (lora is None or path is None):
             raise UserError("Weights in 4 bits cannot be trained: give `path` and `lora` too.")
+        if base_dtype == "bfloat16" and (lora is None or load_in_4bit):
+            raise UserError("Weights in bfloat16 cannot be trained, and are not in 4 bits: give `lora`, or neither.")
         self.path, self.config, self.trust_remote_code = path, config, trust_remote_code
-        self.trainable, self.lora, self.load_in_4bit = trainable, lora, load_in_4bit
+        self.trainable, self.lora = trainable, lora
+        self.base_dtype, self.load_in_4bit = base_dtype, load_in_4bit
         self.tokenizer_source, self.adds_adapters = tokenizer or path, lora is not None
         self.attention = attention
         self.activation_checkpointing = activation_checkpointing
@@ -90,7 +97,7 @@ class CausalLM(Network):
         """What a model that is trained from this one is kept by, beside its data and its training; reads weights."""
         base = load_pretrained(str(self.path), None, trust_remote_code=self.trust_remote_code)
         hashes = [weights_hash(base), config_hash(base, generates=True)]
-        return [type(self).__name__, *hashes, self.trainable, self.lora, self.load_in_4bit]
+        return [type(self).__name__, *hashes, self.trainable, self.lora, self.base_dtype, self.load_in_4bit]
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Make the model with float32 parameters, in eval mode unless activation checkpointing needs train mode."""
@@ -102,13 +109,16 @@ class CausalLM(Network):
             with _one_sentence(), torch.no_grad():  # only a run shows that some fields contradict each other
                 model(input_ids=torch.ones(1, 2, dtype=torch.long))
         check_readable(model.config, datamodule)
-        return self._prepared(model)
+        return self._stored(self._prepared(model))
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether ranks can each read their rows of the files, if these have transformers' own names."""
+        return bool(self.path) and not (self.load_in_4bit or self.trust_remote_code) and made_from_nothing(self.lora)
 
     def build_in_shards(self, datamodule: Any, *, exact: bool, cut: Callable[[nn.Module], object]) -> nn.Module:
         """Make the model in shards; each rank reads its rows alone where the files hold the parameters as they are."""
-        found = None
-        if self.path and not (self.load_in_4bit or self.trust_remote_code) and made_from_nothing(self.lora):
-            found = outlined(self.path, self.attention or ("eager" if exact else None))
+        found = outlined(str(self.path), self.attention or ("eager" if exact else None)) if self.reads_rows else None
         self.in_shards = found is not None
         if found is None:
             if self.path:
@@ -123,6 +133,7 @@ class CausalLM(Network):
         exchange(model, lambda _, p: nn.Parameter(torch.zeros((), dtype=p.dtype).expand(p.shape)))
         model = self._prepared(model)
         exchange(model, lambda name, p: _on_meta(p) if plain_name(name) in files else p)
+        model = self._stored(model)
         cut(model)
         read_rows(model, files, plain_name)
         return model
@@ -137,7 +148,15 @@ class CausalLM(Network):
             else:
                 model = described(self.path, attention)
             check_readable(model.config, datamodule)
-            return self._prepared(model)
+            return self._stored(self._prepared(model))
+
+    def _stored(self, model: PreTrainedModel) -> PreTrainedModel:
+        """The model with its frozen matrices as they are kept; after adapters are added, which take a base's type."""
+        if self.base_dtype == "bfloat16":
+            store_in_bfloat16(model)
+        if self.load_in_4bit:
+            keep_differentiable(model)
+        return model
 
     def _prepared(self, model: PreTrainedModel) -> PreTrainedModel:
         """The model with adapters, frozen parameters and checkpointing as configured."""

@@ -89,14 +89,15 @@ def write_rows(folder: Path, tensors: Mapping[str, Tensor], value: Callable[[str
 
     Args:
         folder: An existing folder.
-        tensors: Tensors in shards, by their names in the files.
-        value: Gives what is written of a name: this tensor or, on all ranks, a whole one of its shape and type.
+        tensors: Tensors in shards, by their names in the files; those in bfloat16 are written in float32.
+        value: Gives what is written of a name: this tensor or, on all ranks, a whole one of its shape.
 
     Raises:
         OSError: A rank cannot write; it is raised on all.
     """
     first, failed = dist.get_rank() == 0, None
-    blank = {name: torch.empty(x.shape, dtype=x.dtype, device="meta") for name, x in tensors.items()}
+    wide = {torch.bfloat16: torch.float32}
+    blank = {n: torch.empty(x.shape, dtype=wide.get(x.dtype, x.dtype), device="meta") for n, x in tensors.items()}
     split = split_torch_state_dict_into_shards(
         blank, filename_pattern="model{suffix}.safetensors", max_shard_size=LARGEST_FILE
     )
@@ -106,7 +107,7 @@ def write_rows(folder: Path, tensors: Mapping[str, Tensor], value: Callable[[str
             failed = _put(folder / file, 0, header) or failed
         for name, begin in begins.items():
             mine, x = rows_of(tensors[name]), value(name)  # takes all ranks, also after a failure
-            rows = (local(x) if isinstance(x, DTensor) else x[mine]).detach().cpu().contiguous()
+            rows = (local(x) if isinstance(x, DTensor) else x[mine]).detach().to("cpu", blank[name].dtype).contiguous()
             place = len(header) + begin + mine.start * (blank[name].nbytes // len(x))
             failed = _put(folder / file, place, rows.reshape(-1).view(torch.uint8).numpy().data) or failed
     errors: list[OSError | None] = [None] * dist.get_world_size()

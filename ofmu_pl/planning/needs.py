@@ -25,8 +25,7 @@ class Needs:
         trained: Parameters that are trained.
         parameters: All parameters.
         memory: Bytes of one process at the worst moment, by kind (``ledger.KINDS``).
-        evaluation: Bytes of one process while an evaluation looks at a whole copy of what is sharded, without what
-            it scores; 0 where nothing is copied.
+        host: Bytes of the host's memory that one process takes while the model is loaded or exported.
         gradients: Mean gradient evaluations of an outer iteration; ``None`` where they depend on the size of the data.
     """
 
@@ -35,7 +34,7 @@ class Needs:
     trained: int = 0
     parameters: int = 0
     memory: dict[str, float] = field(default_factory=lambda: dict.fromkeys(KINDS, 0.0))
-    evaluation: float = 0.0
+    host: float = 0.0
     gradients: float | None = None
 
     @property
@@ -45,7 +44,7 @@ class Needs:
 
     def fits(self, gigabytes: float) -> str:
         """``yes``, ``tight`` (without the slack) or ``no``; what evaluations score is left out."""
-        need = max(self.total, self.evaluation) / 1e9
+        need = self.total / 1e9
         return "yes" if need * SLACK <= gigabytes else "tight" if need <= gigabytes else "no"
 
     def show(self, console: Console) -> None:
@@ -60,8 +59,7 @@ class Needs:
             if self.memory[kind] >= 1:
                 table.add_row(label, _bytes(self.memory[kind]))
         table.add_row("[bold]peak of each GPU[/bold]", f"[bold]{_bytes(self.total)}[/bold]")
-        if self.evaluation:
-            table.add_row("while a copy is evaluated", _bytes(self.evaluation))
+        table.add_row("host memory of each process", _bytes(self.host))
         table.add_section()
         table.add_row(f"fits {' / '.join(map(str, GPUS))} GB", " / ".join(map(self.fits, GPUS)))
         console.print(table)

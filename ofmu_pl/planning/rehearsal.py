@@ -30,6 +30,7 @@ from ofmu_pl.modules.one_shot import OneShot
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.adapters import merged
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.networks.rounding import BLOCK, matrices
 from ofmu_pl.planning.course import Course
 from ofmu_pl.planning.ledger import Ledger
 from ofmu_pl.planning.needs import Needs, count
@@ -150,6 +151,7 @@ class Rehearsal(pl.Callback):
         """Model and optimizers are made; the method's checks are next."""
         module, ledger, network = self.module, self.ledger, self.module.trained
         on_gpus = self.settings.get("accelerator") != "cpu"
+        sharded = module.run.ranks.sharded
         every, trained = (sum(p.numel() for p in ps) for ps in (network.parameters(), trainable(network)))
         self.needs = replace(self.needs, parameters=every, trained=trained)
         recipe = self.weightless.recipe
@@ -159,7 +161,8 @@ class Rehearsal(pl.Callback):
         if isinstance(module, TwoTerms):  # losses of rows under the target, which are kept on disk
             for stream in module.per_item_reference:
                 module.reference_nll[stream] = torch.zeros(len(self.data.splits[stream]))
-        ledger.live["parameters"] -= quantized(recipe, network)
+        ledger.live["parameters"] -= quantized(recipe, network) / (module.run.ranks.size if sharded else 1)
+        self.needs = replace(self.needs, host=host(recipe, network, ledger.live["parameters"], sharded))
         for optimizer in module.run.optimizers:
             if hasattr(optimizer, "is_paged"):
                 optimizer.is_paged = False  # paged state is on the GPU when it is needed
@@ -189,11 +192,9 @@ class Rehearsal(pl.Callback):
         gradients, memory = self._late(batch), dict(self.ledger.peak)
         if self.evaluation is not None:
             self._checkpoint(trainer)
-        network = self.module.whole_network()
-        copied = self.module.replica is not None and not self.module.exact
-        evaluation = sum(self.ledger.live.values()) if copied else 0.0
-        self.needs = replace(self.needs, memory=memory, evaluation=evaluation, gradients=gradients)
+        self.needs = replace(self.needs, memory=memory, gradients=gradients)
         if self.evaluation is not None:
+            network = self.module.network
             self._evaluate(trainer, self.evaluation, network, next(iter(batch.values()))[0])
             self._export(network)
         self.module.run.stop()
@@ -310,9 +311,23 @@ def quantized(recipe: Network, network: nn.Module) -> float:
     """Bytes that 4-bit weights save: 4 bits and, for every 64 of them, a float32 instead of float32 each."""
     if not getattr(recipe, "load_in_4bit", False):
         return 0.0
-    frozen = [
-        m.weight
-        for name, m in network.named_modules()
-        if isinstance(m, nn.Linear) and not m.weight.requires_grad and not name.endswith("lm_head")
-    ]
-    return sum(w.numel() * (4 - 0.5 - 4 / 64) for w in frozen)
+    return (4 - 0.5 - 4 / BLOCK) * sum(w.numel() for _, w, _ in matrices(network) if not w.requires_grad)
+
+
+def host(recipe: Network, network: nn.Module, held: float, sharded: bool) -> float:
+    """Bytes of the host's memory that a process takes to load a network and to export it.
+
+    Ranks of shards read their own rows, where they can, and export a matrix at a time. Any other process loads the whole network in
+    float32, in 4 bits matrix by matrix; adapters are merged into a copy on the host.
+
+    Args:
+        recipe: The network's recipe.
+        network: The network.
+        held: Bytes of the parameters that the process holds.
+        sharded: Whether they are a share of the network's.
+    """
+    sizes = [4.0 * p.numel() for p in network.parameters()]
+    if sharded and recipe.reads_rows:
+        return held + max(sizes)
+    copied = held if getattr(recipe, "load_in_4bit", False) else sum(sizes)
+    return held + copied if recipe.adds_adapters else copied

@@ -48,16 +48,13 @@ def unknown_strategy(name: str) -> UserError:
 
 
 def shard(network: nn.Module, strategy: Strategy) -> None:
-    """Cut the parameters among ranks (FSDP2): each layer of a stack by itself, so the embedding, then the rest."""
+    """Cut the parameters among ranks (FSDP2): each layer of a stack by itself, then the rest."""
     assert isinstance(strategy, ModelParallelStrategy)
     mesh = strategy.device_mesh["data_parallel"]
-    shared = [p for module in network.modules() for p in module.parameters(recurse=False)]
     for module in network.modules():
         if isinstance(module, nn.ModuleList):
             for layer in module:
                 fully_shard(layer, mesh=mesh)
-        elif isinstance(module, nn.Embedding) and sum(p is module.weight for p in shared) == 1:
-            fully_shard(module, mesh=mesh)  # of some models as large as all else that is gathered with the root
     fully_shard(network, mesh=mesh)
 
 

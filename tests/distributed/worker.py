@@ -20,10 +20,11 @@ from tests.helpers.training import TINY, quiet_trainer
 
 
 class Double:
-    """Makes a recipe's network float64."""
+    """Makes a recipe's network float64; matrices of a frozen base stay in bfloat16."""
 
     def build(self, datamodule, *, exact):
-        return super().build(datamodule, exact=exact).double()
+        module = super().build(datamodule, exact=exact)
+        return module._apply(lambda x: x.double() if x.dtype == torch.float32 else x)
 
 
 class DoubleLM(Double, CausalLM):
@@ -64,6 +65,7 @@ def adam(parameters):
 
 def make(method, folder):
     lm, cnn, single = DoubleLM(config=dict(TINY)), DoubleCNN(width=8), CausalLM(config=dict(TINY))
+    halved = DoubleLM(config=dict(TINY), lora={"r": 2}, base_dtype="bfloat16")
     ofmu = {"inner_steps": 2, "inner_lr": 0.02, "optimizer": adam, "micro_batch_size": 3}
     ascent = {"inner_optimizer": "adam", "inner_lr": 1e-3}
     shared = {"inner_optimizer": "shared", "inner_lr": 1.0, "inner_steps": 2, "beta": 0.0, "rho_0": 0.0}
@@ -76,6 +78,7 @@ def make(method, folder):
         "ofmu-auto-lm": lambda: OFMU(lm, engine="finite_difference", rates="auto", beta=0.0, rho_0=0.0, inner_steps=2),
         "ofmu-shared-lm": lambda: Central(lm, forget_ceiling=4.0, **shared | whole),
         "ofmu-ngram-lm": lambda: OFMU(lm, forget_ceiling="holdout", ngram_weight=0.3, **shared),
+        "ofmu-bfloat16-lm": lambda: Central(halved, engine="finite_difference", **ofmu),
         "kl-lm": lambda: GradDiff(lm, retain_loss="kl", optimizer=adam, micro_batch_size=3),
         "kl-files": lambda: GradDiff(
             CausalLM(str(folder / "model")), retain_loss="kl", optimizer=lambda p: torch.optim.SGD(p, lr=0.1)

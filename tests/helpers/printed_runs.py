@@ -22,6 +22,7 @@ NOT_RUN = {
     "pip": "installs 3 GB",
     ".": "is the shell's",
     "scripts/reproduce_tiny.sh": "an hour, of which `configs/benchmarks/NAME.yaml` stands for a minute",
+    "scripts/plans.py": "half an hour",
     "scripts/metrics_measured.py": "its models are not published",
     "configs/benchmarks/digits.yaml": "an hour: `configs/benchmarks/NAME.yaml` is two methods and one seed of it",
     "[arc_easy, piqa]": "the data of lm-eval's own tasks come from the hub",
