@@ -317,8 +317,8 @@ def quantized(recipe: Network, network: nn.Module) -> float:
 def host(recipe: Network, network: nn.Module, held: float, sharded: bool) -> float:
     """Bytes of the host's memory that a process takes to load a network and to export it.
 
-    Ranks of shards read their own rows, where they can, and export a matrix at a time. Any other process loads the whole network in
-    float32, in 4 bits matrix by matrix; adapters are merged into a copy on the host.
+    Ranks of shards read their own rows, where they can, and export a matrix at a time. Any other process loads the whole
+    network in float32, in 4 bits matrix by matrix; adapters are merged into a copy on the host.
 
     Args:
         recipe: The network's recipe.

@@ -21,14 +21,15 @@ from tests.helpers.forked_ranks import on_two_ranks
 
 LORA = {"r": 2, "lora_alpha": 4, "target_modules": "all-linear"}
 CASES = {
-    "llama": ("llama", None),
-    "adapters": ("llama", LORA),
-    "tied": ("gpt2", None),
-    "tied until merged": ("gpt2", {"r": 2, "target_modules": ["c_attn", "lm_head"]}),
-    "fewer rows than ranks": ("narrow", None),
+    "llama": ("llama", {}),
+    "adapters": ("llama", {"lora": LORA}),
+    "base in bfloat16": ("llama", {"lora": LORA, "base_dtype": "bfloat16"}),
+    "tied": ("gpt2", {}),
+    "tied until merged": ("gpt2", {"lora": {"r": 2, "target_modules": ["c_attn", "lm_head"]}}),
+    "fewer rows than ranks": ("narrow", {}),
     # These are made whole on every rank.
-    "DoRA": ("llama", {"r": 2, "use_dora": True, "target_modules": "all-linear"}),
-    "old names": ("old", None),
+    "DoRA": ("llama", {"lora": {"r": 2, "use_dora": True, "target_modules": "all-linear"}}),
+    "old names": ("old", {}),
 }
 WHOLE = {"DoRA", "old names"}
 
@@ -131,7 +132,7 @@ def without_room(recipe, path, rank):
 def pairs(folders, tmp_path_factory):
     """By case, what one rank found, and what each of two did; and the folder of all that was saved."""
     root = tmp_path_factory.mktemp("saved")
-    recipes = {case: CausalLM(str(folders / name), lora=lora) for case, (name, lora) in CASES.items()}
+    recipes = {case: CausalLM(str(folders / name), **options) for case, (name, options) in CASES.items()}
     one = {case: alone(recipe, root / f"{case} alone") for case, recipe in recipes.items()}
     shutil.copytree(folders / "llama", root / "damaged")
     write_sums(root / "damaged")
