@@ -25,8 +25,6 @@ class Network(ABC):
     """Whether ``build`` puts adapters on the model, so that the model that must forget is what is below them."""
     modality: ClassVar[Literal["text", "images"]]
     """The kind of data that the network reads."""
-    reads_rows: bool = False
-    """Whether ranks that hold shards can each read their rows of the network's files."""
     in_shards: bool = False
     """Whether no rank held the network whole when it was built, and none needs to when it is saved."""
 
@@ -35,6 +33,11 @@ class Network(ABC):
         recipe = copy.copy(self)
         recipe.path = path
         return recipe
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether ranks that hold shards can each read their rows of the network's files."""
+        return False
 
     @abstractmethod
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:

@@ -195,6 +195,7 @@ class Rehearsal(pl.Callback):
         self.needs = replace(self.needs, memory=memory, gradients=gradients)
         if self.evaluation is not None:
             network = self.module.network
+            assert network is not None, "configure_model has run"
             self._evaluate(trainer, self.evaluation, network, next(iter(batch.values()))[0])
             self._export(network)
         self.module.run.stop()
@@ -317,8 +318,8 @@ def quantized(recipe: Network, network: nn.Module) -> float:
 def host(recipe: Network, network: nn.Module, held: float, sharded: bool) -> float:
     """Bytes of the host's memory that a process takes to load a network and to export it.
 
-    Ranks of shards read their own rows, where they can, and export a matrix at a time. Any other process loads the whole
-    network in float32, in 4 bits matrix by matrix; adapters are merged into a copy on the host.
+    Ranks of shards read their own rows, where they can, and export a matrix at a time. Any other process loads the
+    whole network in float32, in 4 bits matrix by matrix; adapters are merged into a copy on the host.
 
     Args:
         recipe: The network's recipe.
