@@ -1,3 +1,4 @@
+from .dampening import SSD as SSD
 from .distillation import CEU as CEU
 from .distillation import UNDIAL as UNDIAL
 from .finetune import FineTune as FineTune

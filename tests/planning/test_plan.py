@@ -13,6 +13,7 @@ from ofmu_pl.modules import (
     NPO,
     OFMU,
     SCRUB,
+    SSD,
     BatchNormOnly,
     DoNothing,
     FineTune,
@@ -182,6 +183,7 @@ def test_what_depends_on_the_data_or_comes_before_the_first_iteration():
     data = {"forget_classes": [0], "streams": ("forget", "retain")}
     assert needs(SalUn(network()), Digits(**data)).gradients == 2
     assert needs(Fisher(network()), Digits(**data)).gradients is None
+    assert needs(SSD(network(), alpha=10.0), Digits(**data)).gradients is None
 
 
 @pytest.mark.parametrize("data", [Digits(), CIFAR10()])
