@@ -14,6 +14,7 @@ from ofmu_pl.modules import (
     OFMU,
     SCRUB,
     SSD,
+    BadTeacher,
     BatchNormOnly,
     DoNothing,
     FineTune,
@@ -164,6 +165,7 @@ def test_work_is_what_a_run_counts(name):
 IMAGES = {
     "random_labels": lambda: RandomLabels(network()),
     "scrub": lambda: SCRUB(network()),
+    "bad_teacher": lambda: BadTeacher(network()),
     "l1_sparse": lambda: L1Sparse(network()),
     "do_nothing": lambda: DoNothing(network()),
     "batchnorm_only": lambda: BatchNormOnly(network(norm="batch", bn_mode="both")),
