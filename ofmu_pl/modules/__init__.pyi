@@ -19,5 +19,6 @@ from .relabel import SalUn as SalUn
 from .rmu import RMU as RMU
 from .scrub import SCRUB as SCRUB
 from .sparse import L1Sparse as L1Sparse
+from .teachers import UNDO as UNDO
 from .teachers import BadTeacher as BadTeacher
 from .weighted import WeightedAscent as WeightedAscent

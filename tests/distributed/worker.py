@@ -12,7 +12,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.data import Authors, Digits
-from ofmu_pl.modules import GRU, NPO, OFMU, GradDiff
+from ofmu_pl.modules import GRU, NPO, OFMU, UNDO, GradDiff
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.training.checkpoints import WholeFiles, require_sound
 from tests.helpers.training import TINY, quiet_trainer
@@ -76,6 +76,7 @@ def make(method):
         "ofmu-shared-lm": lambda: Central(lm, forget_ceiling=4.0, **shared | whole),
         "ofmu-ngram-lm": lambda: OFMU(lm, forget_ceiling="holdout", ngram_weight=0.3, **shared),
         "kl-lm": lambda: GradDiff(lm, retain_loss="kl", optimizer=adam, micro_batch_size=3),
+        "undo-lm": lambda: UNDO(lm, noise=0.3, optimizer=adam, micro_batch_size=3),
         "npo-lm": lambda: NPO(lm, optimizer=adam, micro_batch_size=3),
         "gru-sam-lm": lambda: NPO(lm, alpha=0.5, rectify=GRU(), sam_rho=0.1, optimizer=adam, micro_batch_size=3),
         "ofmu-exact-cnn": lambda: OFMU(cnn, **ofmu),

@@ -6,7 +6,7 @@ from transformers import AutoModelForCausalLM
 
 from ofmu_pl.data import Authors
 from ofmu_pl.losses import dpo, kl, npo, token_nll
-from ofmu_pl.modules import BLUR, CEU, DPO, GRU, NPO, OFMU, PDU, RMU, UNDIAL, GradDiff, SimNPO, WeightedAscent
+from ofmu_pl.modules import BLUR, CEU, DPO, GRU, NPO, OFMU, PDU, RMU, UNDIAL, UNDO, GradDiff, SimNPO, WeightedAscent
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.adapters import merged
 from ofmu_pl.support.errors import UserError
@@ -34,6 +34,7 @@ METHODS = {
     "simnpo": lambda n, **k: SimNPO(n, gamma=0.125, **k),
     "dpo": DPO,
     "undial": UNDIAL,
+    "undo": UNDO,
     "wga": WeightedAscent,
     "satimp": lambda n, **k: WeightedAscent(n, beta_1=5.0, beta_2=1.0, **k),
     "ce_u": CEU,
