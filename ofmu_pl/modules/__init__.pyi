@@ -1,4 +1,5 @@
 from .constrain import SAUL as SAUL
+from .dampening import SSD as SSD
 from .distillation import CEU as CEU
 from .distillation import UNDIAL as UNDIAL
 from .finetune import FineTune as FineTune
@@ -25,4 +26,6 @@ from .relabel import SalUn as SalUn
 from .rmu import RMU as RMU
 from .scrub import SCRUB as SCRUB
 from .sparse import L1Sparse as L1Sparse
+from .teachers import UNDO as UNDO
+from .teachers import BadTeacher as BadTeacher
 from .weighted import WeightedAscent as WeightedAscent

@@ -142,7 +142,7 @@ class BatchNormOnly(UnlearningModule):
 
 
 def whole_split(module: UnlearningModule, name: str, batch_size: int) -> list[Batch]:
-    """All batches of a split, without augmentation, on the module's device.
+    """All batches of a split, images without augmentation, on the module's device.
 
     Raises:
         UserError: Ranks hold shards of the network, which ``torch.func`` cannot differentiate.
@@ -151,6 +151,11 @@ def whole_split(module: UnlearningModule, name: str, batch_size: int) -> list[Ba
         raise UserError(
             f"{type(module).__name__} differentiates a whole network, and FSDP2 cuts it: set trainer.strategy ddp."
         )
-    images, labels = module.run.data.images_of(name)
+    data = module.run.data
+    if data.modality == "text":
+        numbers = torch.arange(len(data.splits[name])).split(batch_size)
+        batches = [data.collate(name, index.tolist(), 0) for index in numbers]
+        return [{k: x.to(module.device) for k, x in batch.items()} for batch in batches]
+    images, labels = data.images_of(name)
     parts = zip(images.split(batch_size), labels.split(batch_size), strict=True)
     return [{"images": x.to(module.device).float() / 255, "labels": y.to(module.device)} for x, y in parts]

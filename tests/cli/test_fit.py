@@ -139,7 +139,7 @@ def test_stop_and_resume_ends_with_the_same_bits(fit, stop):
     assert not all(torch.equal(b["state_dict"][k], c["state_dict"][k]) for k in b["state_dict"]), "the seed matters"
 
 
-FOR_IMAGES = "fisher influence random_labels salun scrub l1_sparse do_nothing batchnorm_only".split()
+FOR_IMAGES = "fisher influence random_labels salun scrub bad_teacher ssd l1_sparse do_nothing batchnorm_only".split()
 
 
 # Benchmarks are parsed by tests/benchmark/test_configs.py, and one of them here.

@@ -41,6 +41,8 @@ MORE_EQUAL = [
     ("ofmu-ngram-lm", "fsdp2", 1e-12),
     ("kl-lm", "ddp", 1e-12),
     ("kl-lm", "fsdp2", 1e-12),
+    ("undo-lm", "ddp", 1e-12),
+    ("undo-lm", "fsdp2", 1e-12),
     ("npo-lm", "fsdp2", 1e-12),
     ("gru-sam-lm", "ddp", 1e-12),
     ("gru-sam-lm", "fsdp2", 1e-12),
@@ -53,6 +55,7 @@ MORE_RESUMED = [
     ("ofmu-ngram-lm", "fsdp2", "one"),
     ("kl-lm", "one", "fsdp2"),
     ("kl-lm", "fsdp2", "one"),
+    ("undo-lm", "fsdp2", "one"),
     ("gru-sam-lm", "one", "fsdp2"),
     ("gru-sam-lm", "fsdp2", "one"),
 ]  # ranks make the frozen model again

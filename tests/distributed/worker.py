@@ -13,7 +13,7 @@ from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.core.vectors import is_sharded
 from ofmu_pl.data import Authors, Digits
-from ofmu_pl.modules import GRU, NPO, OFMU, GradDiff
+from ofmu_pl.modules import GRU, NPO, OFMU, UNDO, GradDiff
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.training.checkpoints import WholeFiles, require_sound
 from tests.helpers.training import TINY, quiet_trainer
@@ -83,6 +83,7 @@ def make(method, folder):
         "kl-files": lambda: GradDiff(
             CausalLM(str(folder / "model")), retain_loss="kl", optimizer=lambda p: torch.optim.SGD(p, lr=0.1)
         ),
+        "undo-lm": lambda: UNDO(lm, noise=0.3, optimizer=adam, micro_batch_size=3),
         "npo-lm": lambda: NPO(lm, optimizer=adam, micro_batch_size=3),
         "gru-sam-lm": lambda: NPO(lm, alpha=0.5, rectify=GRU(), sam_rho=0.1, optimizer=adam, micro_batch_size=3),
         "ofmu-exact-cnn": lambda: OFMU(cnn, **ofmu),

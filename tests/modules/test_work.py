@@ -8,7 +8,18 @@ import pytest
 import torch
 from torch import nn
 
-from ofmu_pl.modules import OFMU, SCRUB, BatchNormOnly, DoNothing, FineTune, L1Sparse, RandomLabels, SalUn
+from ofmu_pl.modules import (
+    OFMU,
+    SCRUB,
+    SSD,
+    BadTeacher,
+    BatchNormOnly,
+    DoNothing,
+    FineTune,
+    L1Sparse,
+    RandomLabels,
+    SalUn,
+)
 from ofmu_pl.networks import CausalLM
 from tests.helpers.images import network, train_on_digits
 from tests.helpers.training import train
@@ -24,6 +35,8 @@ IMAGES = {
     "random_labels": lambda n: RandomLabels(n, optimizer=sgd()),
     "salun": lambda n: SalUn(n, optimizer=sgd()),
     "batch_norm_only": BatchNormOnly,
+    "bad_teacher": lambda n: BadTeacher(n, optimizer=sgd()),
+    "ssd": lambda n: SSD(n, alpha=2.0, group_size=30),
     "do_nothing": DoNothing,
     # Of differences, since a product with an exact Hessian makes no pass that hooks could see.
     "ofmu": lambda n: OFMU(n, inner_steps=2, inner_lr=0.01, beta=0.0, rho_0=0.0, engine="finite_difference"),

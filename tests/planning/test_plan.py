@@ -14,6 +14,8 @@ from ofmu_pl.modules import (
     NPO,
     OFMU,
     SCRUB,
+    SSD,
+    BadTeacher,
     BatchNormOnly,
     DoNothing,
     FineTune,
@@ -171,6 +173,7 @@ def test_work_is_what_a_run_counts(name):
 IMAGES = {
     "random_labels": lambda: RandomLabels(network()),
     "scrub": lambda: SCRUB(network()),
+    "bad_teacher": lambda: BadTeacher(network()),
     "l1_sparse": lambda: L1Sparse(network()),
     "do_nothing": lambda: DoNothing(network()),
     "batchnorm_only": lambda: BatchNormOnly(network(norm="batch", bn_mode="both")),
@@ -190,6 +193,7 @@ def test_what_depends_on_the_data_or_comes_before_the_first_iteration():
     data = {"forget_classes": [0], "streams": ("forget", "retain")}
     assert needs(SalUn(network()), Digits(**data)).gradients == 2
     assert needs(Fisher(network()), Digits(**data)).gradients is None
+    assert needs(SSD(network(), alpha=10.0), Digits(**data)).gradients is None
 
 
 @pytest.mark.parametrize("data", [Digits(), CIFAR10()])
