@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain, product
+from itertools import product
 from pathlib import Path
 
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.attacks.base import RETRAINED, UNLEARNED, Attack, Finding, Findings
-from ofmu_pl.attacks.table import left_table
-from ofmu_pl.evaluation.table import figure
 from ofmu_pl.support.records import ACROSS, NULL, RESULTS, AcrossRecord, Results
-from ofmu_pl.support.terminal import console, print_whole
 
 OVERALL = "score"
 """The competition's score: its points for forgetting, times what is kept of accuracy, as a ratio to the retrained."""
 SEED = "seed_"
 """How the names of folders begin that hold runs of one method."""
-CHANCE = (
-    "In brackets: where 95 % lie when nobody tells forgotten from held-out rows (models dealt at random). "
-    "Scores of different numbers of models are not comparable."
-)
 Found = Mapping[str, Findings]
 """Findings by attack and model."""
 
 
 def across(attacks: Sequence[Attack], found: Mapping[Path, Found]) -> dict[Path, dict[str, dict[str, float]]]:
-    """Compare the runs of each method, write ``across.json`` beside them and print a table.
+    """Compare the runs of each method, write ``across.json`` beside them and say where.
 
     Runs of one method, by whose folders findings are given, lie in neighbouring folders (``seed_0``, ``seed_1``), as a
     benchmark leaves them.
@@ -61,8 +54,7 @@ def across(attacks: Sequence[Attack], found: Mapping[Path, Found]) -> dict[Path,
             figures.setdefault(method, {})[attack.name] = values
     for method, values_of in figures.items():
         AcrossRecord(values_of, [str(run) for run in methods[method]]).write(method / ACROSS)
-    if figures:
-        _print(figures)
+        print(f"Single rows over the runs of {method.name}: {method / ACROSS}; the command report shows them.")
     return figures
 
 
@@ -76,24 +68,3 @@ def _kept(results: Sequence[Results]) -> float | None:
             return None
         ratio *= sum(float(x or 0) for x in ours) / sum(float(x or 0) for x in theirs)
     return ratio
-
-
-def _print(figures: Mapping[Path, Mapping[str, Mapping[str, float]]]) -> None:
-    table = left_table("Single examples over runs", CHANCE)
-    rows = []
-    for method, of in figures.items():
-        rows += [(method.name, values) for values in of.values()]
-    names = [x for x in dict.fromkeys(chain.from_iterable(values for _, values in rows)) if not x.endswith(NULL)]
-    table.add_column("method")
-    for name in names:
-        table.add_column(name.replace("_", " "), justify="right")
-    for head, values in rows:
-        table.add_row(head, *(_shown(values, name) for name in names))
-    print_whole(table, console())
-
-
-def _shown(values: Mapping[str, float], name: str) -> str:
-    if name not in values:
-        return ""
-    chance = " to ".join(figure(values[name + end]) for end in NULL if name + end in values)
-    return (f"{values[name]:.0f}" if name == "models" else figure(values[name])) + (f" ({chance})" if chance else "")

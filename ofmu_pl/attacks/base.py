@@ -40,8 +40,6 @@ class Finding:
         rows: Values of rows, whose mean the figure of that name is; the same rows in the same order for every model.
         x: Places along the attack's curve: steps, bits, samples, layers, or names.
         y: Mean at each place of what the attack finds, (len(x),).
-        zero_control: Whether it finds 0 on the retrained model by construction, as on no second one, so that nothing
-            says how much is chance.
         gradients: Number of gradients of a batch's loss that it took.
         seconds: Time that it took; the command takes it.
         broken: Why the model says nothing, as a sentence; ``None``: it does.
@@ -116,6 +114,8 @@ class Attack(ABC):
         compares: Whether ``run`` looks at other models than the one under attack, so that its findings follow from
             them, too.
         brings_back: Whether it finds what was forgotten, so that there is a ``returns``.
+        zero_control: Whether it finds 0 on the retrained model by construction, as on no second one, so that nothing
+            says how much is chance.
         gradients: Number of gradients of a batch's loss that it takes on one model, as far as the loss stays finite.
         tests: A word of ``evaluation.attacked.UNTRIED``, for what it tests of what a run does not; empty: nothing.
         reads: Files and folders that it reads, as its arguments name them: what is in them is part of the key, too.

@@ -152,10 +152,7 @@ class Prompts(Attack):
 
 def _different(sides: dict[str, list[Asked]]) -> list[tuple[int, ...]]:
     """Prompts of both sides, each once."""
-    prompts: dict[tuple[int, ...], None] = {}
-    for asked in sides.values():
-        prompts |= dict.fromkeys(tuple(x.prompt) for x in asked)
-    return list(prompts)
+    return list(dict.fromkeys(tuple(x.prompt) for x in chain.from_iterable(sides.values())))
 
 
 def worst_case(asked: Mapping[str, Sequence[Asked]], recalls: Mapping[str, list[float]]) -> dict[str, list[float]]:

@@ -6,7 +6,6 @@ stands what needs none: a sample is the stored answer, word for word, with the p
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -87,9 +86,7 @@ class Sample(Attack):
         return found
 
     def _recalls(self, answer: str, texts: Sequence[str]) -> np.ndarray:
-        """ROUGE-L recall of the answer in each text, (n,); 1 where a text holds an answer in another script."""
+        """ROUGE-L recall of the answer in each text, (n,)."""
         different = sorted(set(texts))
         by_text = dict(zip(different, rouge_l_recall([answer] * len(different), different), strict=True))
-        if not re.search("[a-z0-9]", answer.casefold()):  # ROUGE knows no words of other scripts
-            by_text |= {text: 1.0 for text in different if answer.strip().casefold() in text.casefold()}
         return np.array([by_text[text] for text in texts])

@@ -4,26 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
-from rich.table import Table
-
 from ofmu_pl.attacks.base import HELD_OUT, MODELS
-from ofmu_pl.evaluation.table import figure
+from ofmu_pl.evaluation.table import between, figure, left_table
 from ofmu_pl.support.records import AttacksRecord
-from ofmu_pl.support.terminal import console, padding
-
-
-def left_table(title: str, caption: str) -> Table:
-    """A table whose title and caption begin where it begins."""
-    return Table(
-        title=title,
-        caption=caption,
-        box=box.SIMPLE_HEAD,
-        padding=padding(console()),
-        title_justify="left",
-        caption_justify="left",
-        title_style="bold",
-    )
+from ofmu_pl.support.terminal import console
 
 
 def print_attacks(title: str, record: AttacksRecord) -> None:
@@ -54,16 +38,12 @@ def print_attacks(title: str, record: AttacksRecord) -> None:
                 name,
                 f"{arrow} to retrained" if entry.get("target") is not None else arrow,
                 *("" if value is None else figure(value) for value in values),
-                _ends(entry.get("interval")),
+                between(entry.get("interval")),
                 f"{a.returns['value']:.0%}" + _share(a.returns.get("interval")) if first and a.returns else "",
                 f"{sum(a.seconds.values()):.0f}" if first else "",
             )
         table.add_section()
     console().print(table)
-
-
-def _ends(ends: Sequence[float] | None) -> str:
-    return "" if ends is None else f"{figure(ends[0])} to {figure(ends[1])}"
 
 
 def _share(ends: Sequence[float] | None) -> str:

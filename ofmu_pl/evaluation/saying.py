@@ -77,10 +77,6 @@ class Question:
         """Have the model say its own answer, too."""
         self.draft = self.draft or draft
 
-    def say(self, tokens: list[int]) -> None:
-        """Take what the model says."""
-        self.said = tokens
-
     def detail(self, answer: Tokens) -> Detail:
         """What must be looked at of an answer."""
         if self.answers[answer].detailed:
@@ -114,7 +110,7 @@ class Sayings:
         end = next((i for i, token in enumerate(tokens) if token in self.stops), len(tokens))
         if end == len(tokens) < room:
             return tokens
-        question.say(tokens[: min(end, room)])
+        question.said = tokens[: min(end, room)]
         return None
 
     def wait(self, questions: list[Question], begun: list[list[int]], read: Prompts) -> None:
@@ -136,4 +132,4 @@ class Sayings:
         """Generate, from the first token on where nothing is begun."""
         said = continue_prompts(self.model, read, self.stops, self.max_new_tokens, begun=begun)
         for question, tokens in zip(questions, said, strict=True):
-            question.say(tokens)
+            question.said = tokens

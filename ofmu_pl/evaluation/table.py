@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rich import box
@@ -35,8 +35,7 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
     measured = [name for name in columns if name not in ("before", "retrained")]
     judged, alone = columns[measured[-1]], len(measured) == 1
     on = console()
-    table = Table(title=title, caption=remark, box=box.SIMPLE_HEAD, title_style="bold", padding=padding(on))
-    table.title_justify = table.caption_justify = "left"
+    table = left_table(title, remark)
     table.add_column("metric", overflow="fold")  # names that are cut may be the same
     table.add_column("better", justify="center")
     for name in columns:
@@ -54,8 +53,7 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
             arrow = "" if group == "unseen" else "↑" if result.higher_is_better else "↓"  # unseen: nothing moves it
             better = arrow if result.target is None else f"{arrow} to {'goal' if alone else 'retrained'}"
             goal = "" if result.target is None else figure(result.target)
-            ends = "" if result.interval is None else f"{figure(result.interval[0])} to {figure(result.interval[1])}"
-            table.add_row(metric, better, *values, *([goal, ends, str(result.n)] if alone else []))
+            table.add_row(metric, better, *values, *([goal, between(result.interval), str(result.n)] if alone else []))
         table.add_section()
     on.print(table)
     for line in _in_short(columns.get("before", {}), judged) if alone else ():
@@ -71,6 +69,18 @@ def _in_short(before: Metrics, after: Metrics) -> Iterator[str]:
             goal = "" if r.target is None else f" (goal {figure(r.target)})"
             yield f"{head}: {name} {figure(before[name].value)} → {figure(r.value)}{goal}"
     yield from in_words(after, before)
+
+
+def left_table(title: str, caption: str | None) -> Table:
+    """A table whose title and caption begin where it begins."""
+    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, title_style="bold", padding=padding(console()))
+    table.title_justify = table.caption_justify = "left"
+    return table
+
+
+def between(ends: Sequence[float] | None) -> str:
+    """An interval as the table shows it; ``None``: there is none."""
+    return "" if ends is None else f"{figure(ends[0])} to {figure(ends[1])}"
 
 
 def figure(value: float) -> str:

@@ -15,7 +15,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-import yaml
 from lightning.pytorch.utilities import rank_zero_warn
 from lightning.pytorch.utilities.seed import isolate_rng
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -48,11 +47,10 @@ class Tasks:
         self.names, self.rows = list(names), rows
         self.folder = None if folder is None else Path(folder).expanduser()
         self.manager = _manager(self.names, self.folder)
-        naming = next(filter(names_functions, sorted(self.folder.rglob("*.yaml"))), None) if self.folder else None
-        if naming is not None:
+        if self.folder is not None:
             rank_zero_warn(
-                f"The Python functions that the tasks in '{self.folder}' name (!function, as in '{naming.name}') are "
-                "run with all your rights (evaluation.tasks_folder): read them first."
+                f"The Python functions that tasks in '{self.folder}' name (!function) are run with all your rights "
+                "(evaluation.tasks_folder): read its files first."
             )
 
     def __call__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Metrics:
@@ -189,40 +187,3 @@ def _interval(value: float, error: object, n: int, share: bool) -> tuple[float, 
     if share:
         return wilson(float(value), float(value * (1 - value) / error**2) if error else n)
     return float(value - 1.96 * error), float(value + 1.96 * error)
-
-
-READER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""What lm-eval reads tasks with: another reader could part from it over what a file says."""
-
-
-def names_functions(path: Path, seen: frozenset[Path] = frozenset()) -> bool:
-    """Whether a task's file, or one that it includes, names a function that lm-eval runs; nothing is imported.
-
-    A file that cannot be read names none, since lm-eval cannot read it either. ``seen`` are those that include it.
-    """
-    path = path.expanduser().resolve()
-    if path in seen:
-        return False
-    try:
-        reader = _Reader(path.read_bytes())
-        content = reader.get_single_data()
-    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError):
-        return False
-    includes = content.get("include") if isinstance(content, dict) else None
-    names = includes if isinstance(includes, list) else [includes]
-    return reader.functions > 0 or any(
-        names_functions(path.parent / name, seen | {path}) for name in names if isinstance(name, str)
-    )
-
-
-class _Reader(READER):  # type: ignore[misc]  # yaml's classes have no types
-    """Reads YAML and counts the functions that it names."""
-
-    functions = 0
-
-    def function(self, node: yaml.Node) -> str:
-        self.functions += 1
-        return str(node.value)
-
-
-_Reader.add_constructor("!function", _Reader.function)

@@ -19,6 +19,9 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import write_json
 from ofmu_pl.training.together import together
 
+ITEMS = 100
+"""Number of rows of each split that are measured, drawn with the data's seed."""
+
 
 class ValidationRows(pl.Callback):
     """Writes ``validation.json`` when training ends: mean probability of forget answers and of unreported retain ones.
@@ -26,13 +29,7 @@ class ValidationRows(pl.Callback):
     Retain rows are drawn from those in no evaluation set; forget rows from the split, which has no others. (Of
     WMDP's texts every second piece at least is in none.) Nothing is written for images: their results hold the accuracy
     of validation images.
-
-    Args:
-        items: Number of rows of each split, drawn with the data's seed.
     """
-
-    def __init__(self, items: int = 100) -> None:
-        self.items = items
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Measure and write."""
@@ -52,7 +49,7 @@ class ValidationRows(pl.Callback):
         rng = np.random.default_rng(data.seed)
         means = {}
         for name, index in rows.items():
-            chosen = [index[i] for i in rng.permutation(len(index))[: self.items]]
+            chosen = [index[i] for i in rng.permutation(len(index))[:ITEMS]]
             means[name] = _probability(pl_module, data, name, chosen)
         if trainer.is_global_zero and log_dir is not None:
             write_json(Path(log_dir) / "validation.json", means)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -23,13 +24,7 @@ OFFICIAL = Metric("lume_official", higher_is_better=True, group="lume")
 MMLU = "task_mmlu_acc"
 
 
-def lume_metrics(
-    scores: Scores,
-    reference: Scores | None = None,
-    definition: str = "exact",
-    reference_values: Mapping[str, float] | None = None,
-    intervals: bool = False,
-) -> dict[str, MetricResult]:
+def lume_metrics(scores: Scores, reference: Scores | None = None, **options: Any) -> dict[str, MetricResult]:
     """Regurgitation and knowledge by task and side, their harmonic mean, and the metrics of your data.
 
     ``TASK_SIDE_regurgitation`` is the mean ROUGE-L recall of greedy completions, ``TASK_SIDE_knowledge`` the share of
@@ -40,12 +35,13 @@ def lume_metrics(
     attack, the task site's "Task Aggregate"; of it, the attack and MMLU the site takes the arithmetic mean
     (``official``). The arguments are those of ``asked_metrics``.
     """
-    results = asked_metrics(_of_tasks, scores, reference, definition, reference_values, intervals)
+    results = asked_metrics(_of_tasks, scores, reference, **options)
     asked = [results[metric.name] for metric, values in _of_tasks(scores).items() if values is not None]
     if asked:
         parts, rows = [r.value if r.higher_is_better else 1 - r.value for r in asked], sum(r.n for r in asked)
         auc = results["mia_loss"].value if "mia_loss" in results else None
         hidden, raw = ([], []) if auc is None else ([1 - abs(2 * auc - 1)], [auc])
+        definition = asked[0].definition
         results |= by_name(
             AGGREGATE.result(F.harmonic_mean(parts + hidden), rows, None, definition),
             RELEASED.result(F.harmonic_mean(parts + raw), rows, None, definition),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -36,12 +36,7 @@ ASKED = {f"{PROBE}{metric.name}": metric for metric in (VERBATIM, KNOWN, KEPT)}
 
 
 def muse_metrics(
-    scores: Scores,
-    reference: Scores | None = None,
-    definition: str = "exact",
-    reference_values: Mapping[str, float] | None = None,
-    intervals: bool = False,
-    stored_auc: float | None = None,
+    scores: Scores, reference: Scores | None = None, *, stored_auc: float | None = None, **options: Any
 ) -> dict[str, MetricResult]:
     """VerbMem, KnowMem and PrivLeak (MUSE's C1 to C4), and the metrics of your documents.
 
@@ -50,11 +45,11 @@ def muse_metrics(
     model's. ``privleak_released`` compares it, as the released program does for every model, with the AUC that was
     stored for MUSE's own retrained Llama (``stored_auc``). The other arguments are those of ``asked_metrics``.
     """
-    results = asked_metrics(_answered, scores, reference, definition, reference_values, intervals)
+    results = asked_metrics(_answered, scores, reference, **options)
     if stored_auc is not None and "mia_min_k" in results:
         found = results["mia_min_k"]
         leak = privacy_leakage(found.value, 1 - stored_auc)
-        results |= by_name(RELEASED.result(leak, found.n, 0.0, definition))
+        results |= by_name(RELEASED.result(leak, found.n, 0.0, found.definition))
     return results
 
 

@@ -20,10 +20,10 @@ MARKED = {
     "derived": ("‡", "‡: recomputed from the paper's tables, since the figure is missing from its source."),
 }
 METHODS = {
-    **{"OFMU": "ofmu", "GradAscent": "grad_ascent", "GradDiff": "grad_diff", "IdkDPO": "idk_dpo"},
-    **{"NPO": "npo", "SimNPO": "simnpo", "NPO / SimNPO": "npo", "RMU": "rmu", "Fisher": "fisher"},
-    **{"Influence": "influence", "Retrain": RETRAINED},
+    **{"GradAscent": "grad_ascent", "GradDiff": "grad_diff", "IdkDPO": "idk_dpo"},
+    **{"NPO / SimNPO": "npo", "Retrain": RETRAINED},
 }
+"""Our names of the paper's methods, of those that are not the same in small letters."""
 METRICS = {
     **{"FQ": ("forget_quality", 1), "MU": ("model_utility", 1), "FTR": ("forget_truth_ratio", 1)},
     **{"bio_efficacy": ("wmdp_bio_efficacy", 100), "cyber_efficacy": ("wmdp_cyber_efficacy", 100)},
@@ -70,7 +70,7 @@ def our_method(experiment: Findings, name: str, setting: str = "") -> str | None
         return experiment.ours
     if name.startswith(("Penalty only", "Two-loop only")):
         return without(experiment, "model.beta" if name.startswith("Penalty") else "model.rho_0")
-    known = METHODS.get(name)
+    known = METHODS.get(name, name.lower())
     return known if known in experiment.methods or known == RETRAINED else None
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from ofmu_pl.benchmark.search import chosen, validation_score
 from ofmu_pl.data import Authors
+from ofmu_pl.evaluation import validation
 from ofmu_pl.evaluation.scoring import score_rows
-from ofmu_pl.evaluation.validation import ValidationRows
 from ofmu_pl.metrics import probability
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
@@ -62,10 +62,11 @@ def authors():
     return data, SimpleNamespace(recipe=recipe, device="cpu", network=network), network
 
 
-def test_validation_rows_are_in_no_evaluation_set(authors, tmp_path):
+def test_validation_rows_are_in_no_evaluation_set(authors, tmp_path, monkeypatch):
+    monkeypatch.setattr(validation, "ITEMS", 1000)
     data, module, network = authors
     trainer = SimpleNamespace(datamodule=data, log_dir=str(tmp_path), is_global_zero=True)
-    ValidationRows(items=1000).on_train_end(trainer, module)
+    validation.ValidationRows().on_train_end(trainer, module)
     found = json.loads((tmp_path / "validation.json").read_text())
     reported = {row["question"] for rows in data.evaluation_sets.values() for row in rows}
     rows = {"forget": data.splits["forget"]}
@@ -80,4 +81,4 @@ def test_rows_to_validate_on_must_exist(authors, tmp_path):
     data.evaluation_sets = {"retain": data.splits["retain"]}
     trainer = SimpleNamespace(datamodule=data, log_dir=str(tmp_path), is_global_zero=True)
     with pytest.raises(UserError, match="nothing is left to choose settings by"):
-        ValidationRows().on_train_end(trainer, module)
+        validation.ValidationRows().on_train_end(trainer, module)

@@ -181,18 +181,12 @@ def test_functions_that_files_name_are_run_with_a_warning(trained, folder, tmp_p
     with (home / where).open("a") as file:
         file.write("doc_to_text: !function own.asked\n")
     (home / "unread.yaml").write_text("task: [")
-    with pytest.warns(UserWarning, match=rf"tasks in '{home}' name \(!function, as in 'task.yaml'\) are run with all"):
+    with pytest.warns(UserWarning, match=rf"tasks in '{home}' name \(!function\) are run with all"):
         tasks = Tasks(["mine"], str(home))
     assert not mark.exists(), "the warning comes first"
     found = tasks(*trained)
     assert mark.exists()
     assert found["task_mine_acc"].value == Tasks(["late"], str(folder))(*trained)["task_late_acc"].value
-
-
-def test_a_folder_whose_files_name_no_function_warns_of_nothing(folder, recwarn):
-    (folder / "comment.yaml").write_text("# as !function own.asked would\nnote: '!function own.asked'\n")
-    Tasks(["late"], str(folder))
-    assert not [w for w in recwarn if "rights" in str(w.message)]
 
 
 def test_units_directions_and_a_metric_without_one():

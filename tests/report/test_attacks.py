@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib import rc_context
 
 from ofmu_pl.report.attacks import WORST, attack_table, returned, shares, worst
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.contents import attack_tables, tables
 from ofmu_pl.report.figures import attack_pictures
 from ofmu_pl.report.figures.attacks import curves
-from ofmu_pl.report.figures.style import Look, styled
+from ofmu_pl.report.figures.style import RC, Look
 from ofmu_pl.support.records import ACROSS, AcrossRecord, AttacksRecord
 from tests.helpers.attacks import attack, attacked
 from tests.helpers.folders import METHODS, TEXT_BEFORE, TEXT_GOAL, results, table
@@ -146,7 +147,7 @@ def test_what_others_wrote_breaks_nothing(bench, harm):
     place.write_text(json.dumps(content))
     found = collect(bench.folder)
     assert attack_tables(found.experiments[0])
-    with styled():
+    with rc_context(RC):
         list(attack_pictures(found.experiments[0], LOOK))
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matplotlib import rc_context
 
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.derived import curve
 from ofmu_pl.report.figures import FIGURES, pictures, studies
-from ofmu_pl.report.figures.style import COLOURS, KNOWN, MARKERS, OURS, Look, styled
+from ofmu_pl.report.figures.style import COLOURS, MARKERS, OURS, RC, Look
 from ofmu_pl.report.figures.telemetry import telemetry
 from ofmu_pl.report.runs import Finding
 from ofmu_pl.support.records import KINDS, Results
@@ -28,7 +29,7 @@ LOOK = Look(["ofmu", "npo", "rmu", "new"], ["ofmu"])
 @pytest.fixture(scope="module")
 def every(experiments):
     """Figures of all kinds by name."""
-    with styled():
+    with rc_context(RC):
         found = {
             f"{name} trade_offs": studies.trade_offs(experiments[name], LOOK)
             for name in ("authors", "digits", "ablation")
@@ -60,9 +61,10 @@ def test_axes_have_names_with_units_and_nothing_is_cut_off(every):
 
 
 def test_a_method_looks_the_same_in_every_figure_and_as_no_other():
-    look = Look([*KNOWN, "ofmu", "b", "a"], ["ofmu", None])
-    again = Look(["ofmu", "a", "b", *reversed(KNOWN)], ["ofmu"])
-    names = [*KNOWN, "a", "b", "ofmu"]
+    others = [f"method {i}" for i in range(24)]
+    look = Look([*others, "ofmu", "b", "a"], ["ofmu", None])
+    again = Look(["ofmu", "a", "b", *reversed(others)], ["ofmu"])
+    names = [*others, "a", "b", "ofmu"]
     styles = [(look.colour(m), look.marker(m)) for m in names]
     assert len(set(styles)) == len(names)
     assert styles == [(again.colour(m), again.marker(m)) for m in names]
@@ -72,7 +74,7 @@ def test_a_method_looks_the_same_in_every_figure_and_as_no_other():
 
 
 def test_the_sweep_has_three_panels_and_a_line_for_each_rho(experiments):
-    with styled():
+    with rc_context(RC):
         figure = studies.sweep(experiments["sweep"], LOOK)
     assert [a.get_ylabel() for a in figure.axes] == ["UA (%)", "TA (%)", "avg gap (%)"]
     labels = {t.get_text() for t in figure.legends[0].get_texts()}
@@ -125,7 +127,7 @@ def telemetry_of(bench, **curves):
     values = {"model_utility": 0.5}
     bench.experiment("e", "ablation", {("a", "ofmu", 0): folders.results(values, values, values, curves=curves)})
     (experiment,) = collect(bench.folder).experiments
-    with styled():
+    with rc_context(RC):
         figure = telemetry(experiment, LOOK)
         (picture,) = pictures(experiment, LOOK)
     assert int.from_bytes(picture.content[16:20]) == 1440, "pixels, of narrow figures, too"

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import matplotlib as mpl
+
 from ofmu_pl.report.attacks import attacks_of
 from ofmu_pl.report.figures import requests, studies
 from ofmu_pl.report.figures.attacks import attack_figure
-from ofmu_pl.report.figures.style import Look, png, styled
+from ofmu_pl.report.figures.style import RC, Look, png
 from ofmu_pl.report.figures.telemetry import telemetry
 from ofmu_pl.report.runs import Findings, words
 
@@ -61,7 +63,7 @@ FIGURES = {
 
 def pictures(experiment: Findings, look: Look) -> Iterator[Picture]:
     """All figures of an experiment."""
-    with styled():
+    with mpl.rc_context(RC):
         for name, (title, draw, caption) in FIGURES.get(experiment.kind, {}).items():
             figure = draw(experiment, look)
             if figure is not None:
@@ -70,7 +72,7 @@ def pictures(experiment: Findings, look: Look) -> Iterator[Picture]:
 
 def attack_pictures(experiment: Findings, look: Look) -> Iterator[Picture]:
     """A figure for each attack that has curves."""
-    with styled():
+    with mpl.rc_context(RC):
         for attack in attacks_of(experiment, list(experiment.scenarios)):
             figure = attack_figure(experiment, attack, look)
             caption = "Black is the retrained model, where a model that forgot should be; grey is the target."

@@ -73,8 +73,5 @@ def drift(experiment: Findings, look: Look) -> Figure | None:
 
 def _mean(values: list[Row] | list[list[Row]]) -> np.ndarray:
     """The mean over seeds where one has a value, NaN elsewhere."""
-    stacked = np.array(values, dtype=float)
-    count = np.isfinite(stacked).sum(axis=0)
-    total = np.where(np.isfinite(stacked), stacked, 0.0).sum(axis=0)
-    mean: np.ndarray = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    mean: np.ndarray = np.ma.masked_invalid(np.array(values, dtype=float)).mean(axis=0).filled(np.nan)
     return mean

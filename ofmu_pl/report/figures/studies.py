@@ -14,11 +14,6 @@ from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings
 from ofmu_pl.report.statistics import front, spread_in, trade_off
 
 
-def shades(n: int) -> np.ndarray:
-    """Colours of n steps of one thing."""
-    return mpl.colormaps["viridis"](np.linspace(0.05, 0.8, n))
-
-
 def sweep(experiment: Findings, look: Look) -> Figure | None:
     """Three panels against T, a line for each rho."""
     shown = sweep_panels(experiment)
@@ -30,9 +25,10 @@ def sweep(experiment: Findings, look: Look) -> Figure | None:
         return None
     figure, axes = panels(1, len(shown), 3.9)
     ordered = sorted(by_rho.items(), key=lambda item: item[0] or 0.0)
+    shades = mpl.colormaps["viridis"](np.linspace(0.05, 0.8, len(ordered)))
     steps = sorted({t for t, _, _ in chain.from_iterable(by_rho.values())})
     for axis, metric in zip(axes[0], shown, strict=True):
-        for (rho, places), colour, marker in zip(ordered, shades(len(ordered)), cycle("osD^vPX<>"), strict=False):
+        for (rho, places), colour, marker in zip(ordered, shades, cycle("osD^vPX<>"), strict=False):
             spreads = [(t, spread_in(experiment, [s], m, metric)) for t, s, m in sorted(places)]
             known = [(t, s.mean, 0.0 if s.n < 2 else s.std) for t, s in spreads if s.n]
             if known:

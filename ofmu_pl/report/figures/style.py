@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axis import Axis
@@ -36,11 +34,6 @@ COLOURS = ("#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999933", "#3
 FIXED = {RETRAINED: ("black", "*"), BEFORE: ("0.45", "s"), "target": ("0.45", "s")}
 """Colour and marker of models that are no method's."""
 MARKERS = ("^", "D", "v", "P", "X", "<", ">", "p")
-KNOWN = (
-    *("grad_ascent", "grad_diff", "npo", "simnpo", "rmu", "idk_dpo", "finetune", "do_nothing", "fisher", "influence"),
-    *("kl", "undial", "ce_u", "wga", "satimp", "pdu", "altpo", "random_labels", "salun", "scrub", "l1_sparse"),
-    *("blur", "gru", "npo_sam"),
-)
 
 
 class Look:
@@ -48,9 +41,7 @@ class Look:
 
     def __init__(self, methods: Sequence[str], ours: Sequence[str | None]) -> None:
         self.ours = {m for m in ours if m is not None}
-        known = [m for m in KNOWN if m in methods]
-        others = sorted(set(methods) - set(known) - self.ours)
-        self._at = {m: i for i, m in enumerate([*known, *others])}
+        self._at = {m: i for i, m in enumerate(sorted(set(methods) - self.ours))}
 
     def colour(self, method: str) -> str:
         """Colour of a method's lines and bars."""
@@ -114,8 +105,3 @@ def png(figure: Figure) -> bytes:
     written = io.BytesIO()
     figure.savefig(written, format="png", dpi=DPI * WIDTH / figure.get_figwidth(), metadata={"Software": None})
     return written.getvalue()
-
-
-def styled() -> AbstractContextManager[None]:
-    """A context in which all figures are drawn."""
-    return mpl.rc_context(RC)
