@@ -1,12 +1,14 @@
 from .constrain import SAUL as SAUL
-from .dampening import SSD as SSD
 from .distillation import CEU as CEU
 from .distillation import UNDIAL as UNDIAL
+from .distillation import JensUn as JensUn
 from .finetune import FineTune as FineTune
+from .finetune import L1Sparse as L1Sparse
+from .fisher import SSD as SSD
 from .fisher import Fisher as Fisher
 from .graddiff import GradDiff as GradDiff
+from .graddiff import WeightedAscent as WeightedAscent
 from .influence import Influence as Influence
-from .jensun import JensUn as JensUn
 from .masc import MASC as MASC
 from .ofmu import OFMU as OFMU
 from .one_shot import BatchNormOnly as BatchNormOnly
@@ -24,8 +26,6 @@ from .rectify import PCGrad as PCGrad
 from .relabel import RandomLabels as RandomLabels
 from .relabel import SalUn as SalUn
 from .rmu import RMU as RMU
-from .scrub import SCRUB as SCRUB
-from .sparse import L1Sparse as L1Sparse
+from .teachers import SCRUB as SCRUB
 from .teachers import UNDO as UNDO
 from .teachers import BadTeacher as BadTeacher
-from .weighted import WeightedAscent as WeightedAscent

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import rankdata
 
 from ofmu_pl.data.guessable import OWN
 
@@ -56,7 +57,7 @@ def grouped(
             ours = ours[ease[0][ours].argsort(kind="stable")]
             theirs = theirs[ease[1][theirs].argsort(kind="stable")]
         for mine, like in zip(np.array_split(ours, parts), np.array_split(theirs, parts), strict=True):
-            groups.append(Group(int(kind), like, mine, _quantiles(start[mine])))
+            groups.append(Group(int(kind), like, mine, (rankdata(start[mine], "ordinal") - 0.5) / len(mine)))
     return groups
 
 
@@ -73,13 +74,6 @@ def levels_of(groups: Sequence[Group], losses: np.ndarray, count: int, *, by_kin
     own = [losses[group.held] for group in groups if group.kind == OWN]
     cap = np.quantile(np.concatenate(own), CAP) if own else math.inf
     return np.where(levels > math.log(2), np.minimum(levels, cap), math.nan)
-
-
-def _quantiles(values: np.ndarray) -> np.ndarray:
-    """The quantile of each value among all, in (0, 1)."""
-    ranks = np.empty(len(values))
-    ranks[values.argsort(kind="stable")] = np.arange(len(values))
-    return (ranks + 0.5) / len(values)
 
 
 def alike(forgotten: Sequence[float], held: Sequence[float]) -> tuple[bool, dict[str, float]]:

@@ -212,8 +212,7 @@ class UnlearningModule(Iteration, pl.LightningModule):
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Nothing: the evaluation callback measures."""
 
-    def test_step(self, batch: Batch, batch_idx: int) -> None:
-        """Nothing: the evaluation callback measures."""
+    test_step = validation_step
 
     def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Add the hashes of the data that the weights have seen, the work, the run's record, and all tensors' names."""
