@@ -1,4 +1,3 @@
-from .constrain import SAUL as SAUL
 from .distillation import CEU as CEU
 from .distillation import UNDIAL as UNDIAL
 from .distillation import JensUn as JensUn
@@ -22,6 +21,7 @@ from .preference import SimNPO as SimNPO
 from .rectify import BLUR as BLUR
 from .rectify import GRU as GRU
 from .rectify import HAMU as HAMU
+from .rectify import SAUL as SAUL
 from .rectify import PCGrad as PCGrad
 from .relabel import RandomLabels as RandomLabels
 from .relabel import SalUn as SalUn

@@ -18,9 +18,8 @@ from ofmu_pl.core.vectors import Vector, add_, scale_, zeros_like
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.losses import IGNORED, hidden_distance, js, kl
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
-from ofmu_pl.modules.constrain import SAUL
 from ofmu_pl.modules.frozen import Frozen
-from ofmu_pl.modules.rectify import Rectifier
+from ofmu_pl.modules.rectify import SAUL, Rectifier
 from ofmu_pl.modules.reference_scores import reference_nll
 from ofmu_pl.networks.adapters import without_adapters
 from ofmu_pl.networks.base import Batch, Network
