@@ -14,11 +14,10 @@ from ofmu_pl.attacks.command import attack
 from ofmu_pl.benchmark.command import benchmark
 from ofmu_pl.cli.app import UnlearningCLI
 from ofmu_pl.cli.errors import refused
-from ofmu_pl.cli.parser import Parser
+from ofmu_pl.cli.parser import Parser, check_files
 from ofmu_pl.cli.rehearsed import DryRunCLI, PlanCLI
 from ofmu_pl.cli.trust import restrict_imports, without_trust
 from ofmu_pl.cli.words import DRY_RUN, fail
-from ofmu_pl.cli.yaml_files import check_files
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.requests.command import in_turn

@@ -11,9 +11,9 @@ from ofmu_pl.data.alternatives import REFUSALS, with_refusals
 from ofmu_pl.data.authors_corpus import QUESTIONS, corpus, make_probes, rows_of
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.own_files import check_numbers
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.probes import Probes, probe_sets
-from ofmu_pl.data.row_numbers import check_numbers
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.tokenizers import Tokenizer
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range

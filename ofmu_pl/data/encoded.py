@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
@@ -89,12 +90,9 @@ def collate(examples: Sequence[Encoded], index: Sequence[int], pad_id: int) -> d
         ``input_ids``, ``attention_mask``, ``labels`` (B, S) int64 and ``ids`` (B,) int64.
     """
     lengths = torch.tensor([len(e.input_ids) for e in examples])
-    shape = (len(examples), int(lengths.max()))
-    ids, labels = torch.full(shape, pad_id), torch.full(shape, IGNORED)
-    for i, e in enumerate(examples):
-        ids[i, : lengths[i]] = torch.tensor(e.input_ids)
-        labels[i, : lengths[i]] = torch.tensor(e.labels)
-    mask = (torch.arange(shape[1]) < lengths[:, None]).long()
+    ids = pad_sequence([torch.tensor(e.input_ids) for e in examples], batch_first=True, padding_value=pad_id)
+    labels = pad_sequence([torch.tensor(e.labels) for e in examples], batch_first=True, padding_value=IGNORED)
+    mask = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
     return {"input_ids": ids, "attention_mask": mask, "labels": labels, "ids": torch.tensor(list(index))}
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
+from ofmu_pl.data.own_files import forgotten_rows
 from ofmu_pl.data.own_images import Item, OwnImages, Picture
-from ofmu_pl.data.row_numbers import forgotten_rows
 from ofmu_pl.support.errors import UserError
 
 

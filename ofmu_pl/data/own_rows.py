@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.data.encoded import Row, identity, same
-from ofmu_pl.data.own_files import Rows, is_text
-from ofmu_pl.data.row_numbers import forgotten_rows
+from ofmu_pl.data.own_files import Rows, forgotten_rows, is_text
 from ofmu_pl.support.errors import UserError
 
 FORMS = {

@@ -75,10 +75,6 @@ class Encoder(ABC):
         """What one evaluation row asks for."""
         return self.encode_rows([row])[0]
 
-    def encode_training(self, row: Row) -> Encoded:
-        """One training row."""
-        return self.encode_training_rows([row])[0]
-
     def encode(self, question: str, answer: str) -> Encoded:
         """One answer to a question."""
         return self.encode_row({"question": question, "answer": answer})[0]

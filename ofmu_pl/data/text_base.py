@@ -178,7 +178,7 @@ class TextDataModule(PairedDataModule):
 
     def encode(self, row: Row) -> Encoded:
         """Tokens and labels of a training row."""
-        return self.encoder.encode_training(row)
+        return self.encoder.encode_training_rows([row])[0]
 
     @property
     def facts(self) -> dict[str, object]:

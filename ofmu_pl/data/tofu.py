@@ -10,9 +10,8 @@ from lightning.pytorch.utilities import rank_zero_warn
 from ofmu_pl.data.alternatives import other_answers
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.own_files import Rows, is_text, read_part, sound
+from ofmu_pl.data.own_files import Rows, check_numbers, is_text, read_part, sound
 from ofmu_pl.data.probes import SIDES, Probes, probe_sets
-from ofmu_pl.data.row_numbers import check_numbers
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.sets import HOLDOUT

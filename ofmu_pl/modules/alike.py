@@ -1,4 +1,4 @@
-"""Which held-out tokens a forget token is like, the level that it gets from them, and whether rows are alike."""
+"""Which held-out tokens a forget token is like, the level that it gets from them, how far it is, and who is alike."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import torch
+import torch.nn.functional as F
+from scipy.stats import rankdata
+from torch import Tensor
 
 from ofmu_pl.data.guessable import OWN
+from ofmu_pl.losses import IGNORED, log_odds
 
 ALIKE_AUC = 0.1
 """Largest distance of an AUC from 0.5 at which rows are alike, as far as its standard error of fewer rows lets it come.
@@ -56,7 +61,7 @@ def grouped(
             ours = ours[ease[0][ours].argsort(kind="stable")]
             theirs = theirs[ease[1][theirs].argsort(kind="stable")]
         for mine, like in zip(np.array_split(ours, parts), np.array_split(theirs, parts), strict=True):
-            groups.append(Group(int(kind), like, mine, _quantiles(start[mine])))
+            groups.append(Group(int(kind), like, mine, (rankdata(start[mine], "ordinal") - 0.5) / len(mine)))
     return groups
 
 
@@ -75,13 +80,6 @@ def levels_of(groups: Sequence[Group], losses: np.ndarray, count: int, *, by_kin
     return np.where(levels > math.log(2), np.minimum(levels, cap), math.nan)
 
 
-def _quantiles(values: np.ndarray) -> np.ndarray:
-    """The quantile of each value among all, in (0, 1)."""
-    ranks = np.empty(len(values))
-    ranks[values.argsort(kind="stable")] = np.arange(len(values))
-    return (ranks + 0.5) / len(values)
-
-
 def alike(forgotten: Sequence[float], held: Sequence[float]) -> tuple[bool, dict[str, float]]:
     """Whether losses of forget rows are like held-out rows'; the means, and ``AUC = P(held > forget) + P(equal) / 2``.
 
@@ -94,3 +92,36 @@ def alike(forgotten: Sequence[float], held: Sequence[float]) -> tuple[bool, dict
     error = math.sqrt((len(ours) + len(theirs) + 1) / 12 / len(ours) / len(theirs))
     told = {"forget": float(ours.mean()), "held_out": float(theirs.mean()), "auc": auc}
     return abs(auc - 0.5) <= max(ALIKE_AUC, error), told
+
+
+WIDTH = 0.25
+"""Distance in log-odds below which a token's pull fades."""
+CORNER = 0.05
+"""The same of a ceiling. At it half of the push is left, so that tokens go on: by a nat and more, were it as wide."""
+GUARD = 0.1
+"""Weight of the pull on a token that held-out rows get right and that has become wrong."""
+
+
+def distances(nll: Tensor, start: Tensor, level: Tensor, targets: Tensor, left: float, *, one_sided: bool) -> Tensor:
+    """Distances of rows, (b,), with tokens ``targets``, (b, S); if two-sided, rows that went too far return.
+
+    ``nll`` are the tokens' losses, (b, S), ``start`` the same before the first step, and ``level`` those that they are
+    to end at, NaN where a token is not pushed. ``left`` is the share of the path that is left, along which a ceiling,
+    which is one-sided, rises.
+    """
+    mask = targets != IGNORED
+    pushed = mask & ~level.isnan()
+    count = pushed.sum(1).clamp(min=1)
+    level = level.nan_to_num(0.0)
+    z, first, goal = (log_odds((x * pushed).sum(1) / count) for x in (nll, start, level))
+    below = torch.sigmoid((level - nll) / WIDTH).detach()
+    # Each token moves on its own side of its level alone, whatever the others do.
+    moved = below if one_sided else below.where((z < goal)[:, None], 1 - below)
+    z = log_odds(((moved * nll + (1 - moved) * nll.detach()) * pushed).sum(1) / count)
+    if one_sided:
+        goal = goal + left * (first - goal)
+        far = CORNER * F.softplus((goal - z) / CORNER)
+    else:
+        far = ((z - goal) ** 2 + WIDTH**2).sqrt() - WIDTH
+    wrong = CORNER * F.softplus((log_odds(nll) - log_odds(start).clamp(min=0.0)) / CORNER)
+    return far * pushed.any(1) + GUARD * (wrong * (mask & ~pushed)).sum(1) / count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -11,7 +10,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.utilities import rank_zero_info
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -141,8 +140,7 @@ class UnlearningModule(Iteration, pl.LightningModule):
             require_fit(run.resumed_from, self.network)
         if run.ranks.sharded:
             # The exact engine differentiates the whole copy; optimizer state and checkpoints stay sharded.
-            build = partial(self.recipe.build, run.data, exact=self.exact)
-            self.replica = Replica(build if self.exact else lambda: build().eval())
+            self.replica = Replica(partial(self.recipe.build, run.data, exact=self.exact))
 
     def configure_optimizers(self) -> tuple[list[Optimizer], list[LRScheduler]]:
         """Make the optimizer of the trainable parameters, then the method's own, and the first one's scheduler, if any.
@@ -168,7 +166,9 @@ class UnlearningModule(Iteration, pl.LightningModule):
 
     def on_fit_start(self) -> None:
         """Print what makes two methods comparable: the data, the batches and the number of iterations."""
-        trained, every = (_millions(ps) for ps in (trainable(self.trained), self.trained.parameters()))
+        trained, every = (
+            sum(p.numel() for p in ps) / 1e6 for ps in (trainable(self.trained), self.trained.parameters())
+        )
         each = f"{self.run.steps} iterations, each" if self.run.steps >= 0 else "each iteration"
         rank_zero_info(
             f"{type(self).__name__}: {each} with {self.num_batches} batch(es) of {self.run.data.batch_size} "
@@ -212,8 +212,7 @@ class UnlearningModule(Iteration, pl.LightningModule):
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Nothing: the evaluation callback measures."""
 
-    def test_step(self, batch: Batch, batch_idx: int) -> None:
-        """Nothing: the evaluation callback measures."""
+    test_step = validation_step
 
     def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Add the hashes of the data that the weights have seen, the work, the run's record, and all tensors' names."""
@@ -240,7 +239,3 @@ class UnlearningModule(Iteration, pl.LightningModule):
 
     def go_on_from(self, checkpoint: Checkpoint) -> None:
         """Take from a checkpoint what training on needs (a run that only measures may read another method's)."""
-
-
-def _millions(parameters: Iterable[Tensor]) -> float:
-    return sum(p.numel() for p in parameters) / 1e6

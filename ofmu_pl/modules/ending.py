@@ -12,9 +12,8 @@ from torch import Tensor
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.data.guessable import kinds_in
 from ofmu_pl.data.sampler import evenly
-from ofmu_pl.losses import log_odds, token_nll
+from ofmu_pl.losses import log_odds
 from ofmu_pl.modules.goal import EVERY, HARM, KEPT, LOOKED_AT, Goal, Rows
-from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError, check_range
 
 if TYPE_CHECKING:
@@ -33,9 +32,9 @@ class Watch(Goal):
     """
 
     def __init__(self, method: Iteration, kept: Tensor | None = None) -> None:
-        self.method, data = method, method.run.data
+        data = method.run.data
         uniform = method.recipe.uniform_loss(method.trained)
-        super().__init__(data, self._read, -1, uniform, kinds=kinds_in(data))
+        super().__init__(data, method.token_losses, -1, uniform, kinds=kinds_in(data))
         self.retained = evenly(range(len(data.splits["retain"])), LOOKED_AT)
         self.old = _means(self._score("retain", self.retained)) if kept is None else kept
 
@@ -57,10 +56,6 @@ class Watch(Goal):
     def _left(self, losses: Rows, rows: Sequence[int]) -> float:
         """What forget rows still have to rise to held-out rows' mean loss, in log-odds."""
         return float(self._level - log_odds(_means(losses).mean()))
-
-    def _read(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        logits, targets = self.method.read(batch)
-        return token_nll(logits, targets), targets
 
 
 def _means(rows: Rows) -> Tensor:

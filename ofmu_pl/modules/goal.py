@@ -39,8 +39,7 @@ from ofmu_pl.data.guessable import OWN, facts_loss
 from ofmu_pl.data.sampler import batch_indices, evenly
 from ofmu_pl.losses import IGNORED, log_odds
 from ofmu_pl.metrics.bootstrap import LEVEL, least_p
-from ofmu_pl.modules.alike import Group, alike, grouped, levels_of
-from ofmu_pl.modules.distances import WIDTH, distances
+from ofmu_pl.modules.alike import WIDTH, Group, alike, distances, grouped, levels_of
 from ofmu_pl.networks.base import Batch
 
 PATH = 100

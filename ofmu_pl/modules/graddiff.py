@@ -1,11 +1,14 @@
-"""Gradient ascent on the forget rows, alone or against a retain term."""
+"""Gradient ascent on the forget rows, alone or against a retain term: plain, or token by token (WGA, SatImp)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
+from ofmu_pl.losses import weighted_ascent
 from ofmu_pl.modules.two_terms import TwoTerms
-from ofmu_pl.networks.base import Batch
+from ofmu_pl.networks.base import Batch, Network
 
 
 class GradDiff(TwoTerms):
@@ -29,3 +32,32 @@ class GradDiff(TwoTerms):
     def forget_losses(self, part: Batch) -> Tensor:
         """Minus the mean losses."""
         return -self.recipe.sample_losses(self.trained, part)
+
+
+class WeightedAscent(TwoTerms):
+    """Ascent with token weights ``p^beta_1 (1 - p)^beta_2``, constant in the gradient.
+
+    WGA (Wang et al. 2025): beta_1 = 1, beta_2 = 0. SatImp (Yang et al. 2025): 5 and 1.
+
+    Args:
+        network: Recipe of the network that shall forget.
+        beta_1: Power of the token's probability, which weighs known tokens more.
+        beta_2: Power of its complement, which weighs certain tokens less.
+        kwargs: See ``TwoTerms``.
+
+    Example:
+        >>> from ofmu_pl import CausalLM
+        >>> satimp = WeightedAscent(CausalLM("gpt2"), beta_1=5, beta_2=1)
+        >>> satimp.streams
+        ('forget', 'retain')
+    """
+
+    in_words = "The model was trained to do badly on the forgotten answers, word by word, with a weight for each word."
+
+    def __init__(self, network: Network, beta_1: float = 1.0, beta_2: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(network, **kwargs)
+        self.beta_1, self.beta_2 = beta_1, beta_2
+
+    def forget_losses(self, part: Batch) -> Tensor:
+        """``-mean_t w_t l_t``."""
+        return weighted_ascent(*self.recipe.logits(self.trained, part), self.beta_1, self.beta_2)

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from ofmu_pl.core.derivatives import Loss, running_statistics, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.vectors import Vector, scale_
+from ofmu_pl.losses import token_nll
 from ofmu_pl.modules.ending import Ending
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError
@@ -177,6 +178,11 @@ class Iteration(ABC):
         """The same of rows that are looked at without a gradient, which count as work."""
         self.charge(1 / 3, len(batch["ids"]))
         return self.logits(batch)
+
+    def token_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Losses of tokens, (b, S), and targets of rows that are looked at."""
+        logits, targets = self.read(batch)
+        return token_nll(logits, targets), targets
 
     @contextmanager
     def scoring(self) -> Iterator[None]:

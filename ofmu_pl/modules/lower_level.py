@@ -92,7 +92,7 @@ class LowerLevel:
         """Make the goal, from a checkpoint where there is one."""
         data, one_sided = self.method.run.data, self.bound == "holdout"
         expected = self.guess.losses if self.guess is not None and self.guess.can_rank else None
-        self.goal = Goal(data, self._token_losses, iterations, uniform, one_sided, kinds_in(data), expected)
+        self.goal = Goal(data, self.method.token_losses, iterations, uniform, one_sided, kinds_in(data), expected)
         if "goal" in self._kept:
             self.goal.load_state_dict(self._kept["goal"])
         else:
@@ -125,7 +125,3 @@ class LowerLevel:
         if self.guess is not None:
             values = values - self.ngram_weight * kl(logits, targets, self.guess.logits(batch["ids"], targets))
         return values
-
-    def _token_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        logits, targets = self.method.read(batch)
-        return token_nll(logits, targets), targets

@@ -18,9 +18,8 @@ from ofmu_pl.core.vectors import Vector, add_, scale_, zeros_like
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.losses import IGNORED, hidden_distance, js, kl
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
-from ofmu_pl.modules.constrain import SAUL
 from ofmu_pl.modules.frozen import Frozen
-from ofmu_pl.modules.rectify import Rectifier
+from ofmu_pl.modules.rectify import SAUL, Rectifier
 from ofmu_pl.modules.reference_scores import reference_nll
 from ofmu_pl.networks.adapters import without_adapters
 from ofmu_pl.networks.base import Batch, Network
@@ -119,10 +118,8 @@ class TwoTerms(UnlearningModule):
         if self.retain_loss == "nll":
             return self.recipe.sample_losses(self.trained, part)
         if self.retain_loss in ("kl", "js"):
-            with self.frozen() as reference:
-                goal = self.recipe.logits(reference, part)[0]
             distance = kl if self.retain_loss == "kl" else js
-            return distance(*self.recipe.logits(self.trained, part), goal)
+            return distance(*self.recipe.logits(self.trained, part), self.frozen_logits(part))
         with self.frozen() as reference:
             goal = hidden_states(reference, part, str(self.layer))
         return hidden_distance(hidden_states(self.trained, part, str(self.layer)), goal, part["labels"] != IGNORED)
@@ -192,6 +189,11 @@ class TwoTerms(UnlearningModule):
                 assert self._frozen.network is not None, "a method says in frozen_in_forget_term that it needs it"
                 yield self._frozen.network
                 reshard(self._frozen.network)
+
+    def frozen_logits(self, part: Batch) -> Tensor:
+        """What the frozen model says of a micro-batch, (b, S, V)."""
+        with self.frozen() as reference:
+            return self.recipe.logits(reference, part)[0]
 
     def on_train_start(self) -> None:
         """Make the frozen copy and score the answers where they are needed, once; checkpoints keep the scores."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
-from ofmu_pl.networks.stored import widen
+from ofmu_pl.networks.rounding import widen
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.limits import within
 

@@ -20,8 +20,8 @@ from ofmu_pl.networks.adapters import add_adapters, keep_trainable, made_from_no
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.positions import check_readable
 from ofmu_pl.networks.pretrained import buildable, described, load_pretrained, outlined, write_shards
+from ofmu_pl.networks.rounding import keep_differentiable, store_in_bfloat16
 from ofmu_pl.networks.slices import exchange, read_rows
-from ofmu_pl.networks.stored import keep_differentiable, store_in_bfloat16
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.provenance import config_hash, weights_hash
 

@@ -7,8 +7,6 @@ storages that they keep and free for real. Workspaces inside kernels are not see
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from torch import Tensor, UntypedStorage
 
@@ -39,13 +37,6 @@ class Ledger:
         self.graphs = {"activations": 0.0, "gathered": 0.0}
         self._known: dict[int, weakref.ref[UntypedStorage]] = {}
         self._resized: dict[int, tuple[weakref.ref[UntypedStorage], int]] = {}
-
-    @contextmanager
-    def counting(self, kind: str) -> Iterator[None]:
-        """Storages made meanwhile are of this kind."""
-        before, self.kind = self.kind, kind
-        yield
-        self.kind = before
 
     def count_as(self, kind: str) -> None:
         """Storages made from here on are of this kind."""

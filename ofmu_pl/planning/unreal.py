@@ -182,9 +182,10 @@ class Weightless:
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Make the network's skeleton of fake tensors: the network to train, then further copies."""
-        ledger = self.ledger
-        with ledger.counting("copies" if self._built else "parameters"):
-            network = unreal(self.recipe.skeleton(datamodule, exact=exact))
+        ledger, before = self.ledger, self.ledger.kind
+        ledger.count_as("copies" if self._built else "parameters")
+        network = unreal(self.recipe.skeleton(datamodule, exact=exact))
+        ledger.count_as(before)
         self._built = True
         network.register_forward_pre_hook(lambda *_: ledger.count_as("activations"))
         network.register_forward_hook(lambda *_: None if torch.is_grad_enabled() else ledger.count_as("vectors"))

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import psutil
+
 from ofmu_pl.support.errors import UserError
 
 _NO_ROOM = re.compile(r"PytorchStreamWriter|inline_container|I/O error: .*\(os error (27|28|122)\)")
@@ -138,20 +140,10 @@ def sweep(folder: Path, rest: float = HOUR) -> None:
             continue
         try:
             idle = time.time() - max(p.stat().st_mtime for p in (path, *path.rglob("*")))
-            if idle > (DAY if _alive(int(named[1])) else rest):
+            if idle > (DAY if psutil.pid_exists(int(named[1])) else rest):
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-        except OSError:
-            continue  # it has just been moved into place, or is another user's
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    return True
+        except (OSError, OverflowError):
+            continue  # it has just been moved into place, or is another user's; or its number is none of a process
 
 
 def no_room(error: BaseException) -> bool:

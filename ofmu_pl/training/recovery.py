@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
+from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 
 from ofmu_pl.core.derivatives import running_statistics, trainable
@@ -30,10 +32,13 @@ def state_of(method: UnlearningModule) -> dict[str, Any]:
     and optimizers that have no state yet: their first step makes it, and may not fit.
     """
     run, inner = method.run, method.inner_optimizers
+    on_host = partial(Tensor.to, device="cpu", copy=True)
     start: dict[str, Any] = {"moved": []}
     for x in _moved(method):  # on a GPU's host, pinned: the GPU's memory is what is short
         start["moved"].append(torch.empty_like(x, device="cpu", pin_memory=method.device.type == "cuda").copy_(x))
-    start["optimizers"] = [(o, _on_host(o.state_dict())) for o in run.optimizers if o in inner or not o.state]
+    start["optimizers"] = [
+        (o, apply_to_collection(o.state_dict(), Tensor, on_host)) for o in run.optimizers if o in inner or not o.state
+    ]
     start["scheduler"] = None if run.scheduler is None else copy.deepcopy(run.scheduler.state_dict())
     method.on_save_checkpoint(start)
     return start
@@ -56,15 +61,6 @@ def _moved(method: UnlearningModule) -> list[Tensor]:
     assert method.network is not None, "no iteration has begun"
     parameters = trainable(method.network) if method.moves_parameters else []
     return [local(x.detach()) for x in (*parameters, *running_statistics(method.network))]
-
-
-def _on_host(state: dict[str, Any]) -> dict[str, Any]:
-    """A copy of an optimizer's state outside the GPU's memory."""
-    by_parameter: dict[int, dict[str, Any]] = {i: {} for i in state["state"]}
-    for i, values in state["state"].items():
-        for name, x in values.items():
-            by_parameter[i][name] = x.to("cpu", copy=True) if isinstance(x, Tensor) else x
-    return {"state": by_parameter, "param_groups": copy.deepcopy(state["param_groups"])}
 
 
 def halved(size: int, ranks: Ranks, error: Exception) -> int:

@@ -92,8 +92,10 @@ class Run:
         (counted[0] if isinstance(counted, list) else counted).step(**given)
 
     def forward_context(self) -> AbstractContextManager[Any]:
-        """The context of forward passes: ``autocast``, or none inside of ``full_precision``."""
-        return self.autocast() if self._casts else nullcontext()
+        """The context that the precision puts around forward passes; none inside of ``full_precision``."""
+        if self.trainer is None or not self._casts:
+            return nullcontext()
+        return self.trainer.precision_plugin.forward_context()
 
     @contextmanager
     def full_precision(self) -> Iterator[None]:
@@ -103,10 +105,6 @@ class Run:
             yield
         finally:
             self._casts = True
-
-    def autocast(self) -> AbstractContextManager[Any]:
-        """The context that the precision puts around forward passes."""
-        return nullcontext() if self.trainer is None else self.trainer.precision_plugin.forward_context()
 
     def convert(self, network: nn.Module) -> nn.Module:
         """Convert a network to the precision's types."""

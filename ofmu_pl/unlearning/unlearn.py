@@ -6,9 +6,12 @@ import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, Literal
 
 import torch
+import yaml
 from torch import nn
 from torch.utils.data import ConcatDataset
 
@@ -28,7 +31,6 @@ from ofmu_pl.networks.loaded import LoadedLM, restored
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.unlearning.result import Unlearned
 from ofmu_pl.unlearning.run import run
-from ofmu_pl.unlearning.shipped import arguments, shipped
 
 MakeMethod = Callable[[Network], UnlearningModule]
 """A method's class, or anything else that makes a method of a network."""
@@ -213,3 +215,23 @@ def _images(forget: Any, retain: Any, test: Any, options: dict[str, Any]) -> Ima
 def _plain(source: Any) -> Any:
     """A path as text, and rows or a model as they are."""
     return os.fspath(source) if isinstance(source, os.PathLike) else source
+
+
+def shipped(modality: Literal["text", "images"]) -> dict[str, Any]:
+    """Read ``configs/text.yaml`` or ``images.yaml``, to which the files beside this one are links.
+
+    >>> sorted(shipped("text"))
+    ['checkpoint', 'data', 'evaluation', 'model', 'trainer']
+    """
+    return dict(yaml.safe_load(Path(__file__).with_name(f"{modality}.yaml").read_text(encoding="utf-8")))
+
+
+def arguments(section: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that a section gives its class, with full classes within them ready to be called.
+
+    >>> arguments({"class_path": "GradDiff", "init_args": {"optimizer": {"class_path": "torch.optim.SGD"}}})
+    {'optimizer': functools.partial(<class 'torch.optim.sgd.SGD'>)}
+    """
+    given = section.get("init_args", {}) if "class_path" in section else section
+    nested = {name: x for name, x in given.items() if isinstance(x, dict) and "." in x.get("class_path", "")}
+    return given | {name: partial(resolve_name(x["class_path"]), **arguments(x)) for name, x in nested.items()}

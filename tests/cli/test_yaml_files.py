@@ -3,7 +3,7 @@
 import pytest
 from jsonargparse import get_loader
 
-from ofmu_pl.cli.yaml_files import load_yaml
+from ofmu_pl.cli.parser import load_yaml
 from ofmu_pl.support.errors import UserError
 
 

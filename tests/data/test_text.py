@@ -100,7 +100,7 @@ def test_many_rows_are_encoded_as_each_alone(authors, monkeypatch):
     rows = [*authors.splits["forget"][:4], asked, {"tokens": [1, 2, 3]}]
     encoder = authors.encoder
     assert encoder.encode_rows(rows) == [encoder.encode_row(row) for row in rows]
-    assert encoder.encode_training_rows(rows) == [encoder.encode_training(row) for row in rows]
+    assert encoder.encode_training_rows(rows) == [encoder.encode_training_rows([row])[0] for row in rows]
     assert [len(x) for x in encoder.encode_rows(rows[4:])] == [3, 1]
 
 
@@ -188,10 +188,12 @@ def test_earlier_turns_end_as_the_template_has_it():
     """Phi 3's was refused, for the end of the whole text stands after an answer that is the last."""
     tokenizer = tokenizer_of("Phi 3")
     before = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
-    e = RowEncoder(tokenizer).encode_training({"question": "three", "answer": "four", "before": before})
+    e = RowEncoder(tokenizer).encode_training_rows([{"question": "three", "answer": "four", "before": before}])[0]
     assert tokenizer.decode([x for x in e.labels if x != IGNORED]) == "two<end>four<end>"
     with pytest.raises(UserError, match="writes an earlier turn otherwise"):
-        RowEncoder(tokenizer_of("Qwen 3")).encode_training({"question": "three", "answer": "four", "before": before})
+        RowEncoder(tokenizer_of("Qwen 3")).encode_training_rows(
+            [{"question": "three", "answer": "four", "before": before}]
+        )[0]
 
 
 def test_base_models_end_answers_by_their_template_as_chat_models_do():

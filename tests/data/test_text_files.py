@@ -237,7 +237,7 @@ def test_a_chat_template_is_used(model):
     ours = RowEncoder(tokenizer, "Be brief.")
     assert ours.row_prompt(FORGET[0]) == ours.prompt(FORGET[0]["question"])
     before = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
-    encoded = ours.encode_training({"question": "two", "answer": "three", "before": before})
+    encoded = ours.encode_training_rows([{"question": "two", "answer": "three", "before": before}])[0]
     assert tokenizer.decode([x for x in encoded.labels if x != IGNORED]) == f"two{END}three{END}"
     assert ours.encode_row({"question": "two", "answer": "three", "before": before})[0].labels.count(IGNORED) > 9
     plain = RowEncoder(tokenizer, prompt_template="{question}\n")

@@ -9,8 +9,7 @@ from ofmu_pl.data import Authors
 from ofmu_pl.modules import NPO, OFMU
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.adapters import merged
-from ofmu_pl.networks.rounding import matrices, round_in_blocks
-from ofmu_pl.networks.stored import StoredLinear
+from ofmu_pl.networks.rounding import StoredLinear, matrices, round_in_blocks
 from ofmu_pl.support.errors import UserError
 from tests.helpers.training import TINY, interrupted, train, weights
 
