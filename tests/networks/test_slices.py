@@ -3,12 +3,12 @@
 import errno
 import resource
 import shutil
+from unittest import mock
 
 import pytest
 import torch
-from torch import nn
+from lightning.pytorch.strategies import ModelParallelStrategy
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from ofmu_pl.data import Authors
@@ -17,6 +17,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.kept import write_sums
 from ofmu_pl.training.export import write_model
+from ofmu_pl.training.parallel import shard
 from tests.helpers.forked_ranks import on_two_ranks
 
 LORA = {"r": 2, "lora_alpha": 4, "target_modules": "all-linear"}
@@ -24,6 +25,7 @@ CASES = {
     "llama": ("llama", {}),
     "adapters": ("llama", {"lora": LORA}),
     "base in bfloat16": ("llama", {"lora": LORA, "base_dtype": "bfloat16"}),
+    "adapters on the embedding": ("llama", {"lora": {"r": 2, "target_modules": ["embed_tokens", "q_proj", "lm_head"]}}),
     "tied": ("gpt2", {}),
     "tied until merged": ("gpt2", {"lora": {"r": 2, "target_modules": ["c_attn", "lm_head"]}}),
     "fewer rows than ranks": ("narrow", {}),
@@ -60,11 +62,9 @@ def folders(tmp_path_factory):
 
 
 def cut(network):
-    mesh = init_device_mesh("cpu", (2,))
-    for module in network.modules():
-        for layer in module if isinstance(module, nn.ModuleList) else ():
-            fully_shard(layer, mesh=mesh)
-    fully_shard(network, mesh=mesh)
+    strategy = mock.create_autospec(ModelParallelStrategy, instance=True)
+    strategy.device_mesh = {"data_parallel": init_device_mesh("cpu", (2,))}
+    shard(network, strategy)
 
 
 def facts(network, folder, whole=lambda x: x):
@@ -83,7 +83,7 @@ def changed(network):
     """Let every adapter do something."""
     with torch.no_grad():
         for name, p in network.named_parameters():
-            if "lora_B" in name:
+            if "lora_B" in name or "lora_embedding_" in name:
                 p.fill_(0.25)
     return network
 
