@@ -21,14 +21,14 @@ from lightning.pytorch.utilities.seed import isolate_rng
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ofmu_pl.data.tokenizers import tokenizer_hash
-from ofmu_pl.evaluation.shares import one_token, read_shared
+from ofmu_pl.evaluation.shares import one_token
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics.bootstrap import wilson
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.modules.reference_scores import computed
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import file_hash
-from ofmu_pl.support.kept import cache_folder, content_path, keep
+from ofmu_pl.support.kept import cache_folder, content_path, keep, read_shared
 from ofmu_pl.support.provenance import config_hash, weights_hash
 from ofmu_pl.training.together import together
 
