@@ -8,11 +8,12 @@ from unittest import mock
 import pytest
 import torch
 from lightning.pytorch.strategies import ModelParallelStrategy
+from peft import LoraConfig, get_peft_model
 from torch.distributed.device_mesh import init_device_mesh
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from ofmu_pl.data import Authors
-from ofmu_pl.networks import CausalLM, slices
+from ofmu_pl.networks import CausalLM, language, slices
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.kept import write_sums
@@ -32,8 +33,10 @@ CASES = {
     # These are made whole on every rank.
     "DoRA": ("llama", {"lora": {"r": 2, "use_dora": True, "target_modules": "all-linear"}}),
     "old names": ("old", {}),
+    "beside adapters": ("adapted", {}),
+    "unseen by a rank": ("unseen", {}),
 }
-WHOLE = {"DoRA", "old names"}
+WHOLE = {"DoRA", "old names", "beside adapters", "unseen by a rank"}
 
 
 DATA = Authors(authors=2, forget_authors=1, batch_size=2)
@@ -58,6 +61,10 @@ def folders(tmp_path_factory):
     for file in (root / "old").glob("*.safetensors*"):
         file.unlink()
     gpt2.transformer.save_pretrained(root / "old")  # names without "transformer."
+    for name in ("adapted", "unseen"):
+        shutil.copytree(root / "llama", root / name)
+    base = AutoModelForCausalLM.from_pretrained(root / "llama")
+    get_peft_model(base, LoraConfig(init_lora_weights=False)).save_pretrained(root / "adapted")
     return root
 
 
@@ -98,7 +105,12 @@ def alone(recipe, folder):
 
 def together(recipe, folder):
     torch.manual_seed(0)
-    network = changed(recipe.build_in_shards(DATA, exact=False, cut=cut))
+    outlined = language.outlined
+    sees = "unseen" not in recipe.path or torch.distributed.get_rank() == 0
+    with mock.patch.object(
+        language, "outlined", lambda *given: found if (found := outlined(*given)) and sees else None
+    ):
+        network = changed(recipe.build_in_shards(DATA, exact=False, cut=cut))
     folder.mkdir(exist_ok=True)
     recipe.save(network, folder, DATA)
     torch.distributed.barrier()
