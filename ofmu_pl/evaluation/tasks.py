@@ -68,7 +68,9 @@ class Tasks:
                 if stored is not None:
                     return {name: MetricResult.from_dict(name, entry) for name, entry in stored.items()}
                 judge = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=BATCH)
-                with together(model, one_token(model)):
+                blank = one_token(model)
+                with together(model, blank):
+                    blank()  # peft generates by the model below, which gathers no more than the layers
                     found = lm_eval.simple_evaluate(
                         judge, tasks=self.names, task_manager=self.manager, limit=self.rows, log_samples=False
                     )
