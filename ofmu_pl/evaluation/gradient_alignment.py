@@ -15,12 +15,11 @@ from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.ranks import ALONE, Ranks
 from ofmu_pl.core.vectors import add_, dot, is_sharded, norm, zeros_like
 from ofmu_pl.data.sampler import evenly
-from ofmu_pl.evaluation.shares import read_shared
 from ofmu_pl.metrics.alignment import ALIGNMENT, mean_cosine
 from ofmu_pl.metrics.result import MetricResult
 from ofmu_pl.modules.reference_scores import facts_of
 from ofmu_pl.networks.base import Batch
-from ofmu_pl.support.kept import cache_folder, content_path, keep
+from ofmu_pl.support.kept import cache_folder, content_path, keep, read_shared
 
 ROWS = 64  # most rows whose gradients are taken
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -12,7 +11,6 @@ import torch.distributed as dist
 from transformers import PreTrainedModel
 
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.kept import read_kept
 
 T = TypeVar("T")
 
@@ -49,11 +47,3 @@ def one_token(model: PreTrainedModel) -> Callable[[], object]:
 def writes() -> bool:
     """Whether this rank writes what all have."""
     return not dist.is_initialized() or dist.get_rank() == 0
-
-
-def read_shared(path: Path | None) -> Any:
-    """Read what was kept; what the first rank finds holds for all, so that all ranks measure or none does."""
-    stored = [read_kept(path) if path is not None and writes() else None]
-    if dist.is_initialized():
-        dist.broadcast_object_list(stored)
-    return stored[0]

@@ -20,14 +20,14 @@ from lightning.pytorch.utilities.seed import isolate_rng
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ofmu_pl.data.tokenizers import tokenizer_hash
-from ofmu_pl.evaluation.shares import one_token, read_shared
+from ofmu_pl.evaluation.shares import one_token
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics.bootstrap import wilson
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.modules.reference_scores import computed
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import file_hash
-from ofmu_pl.support.kept import cache_folder, content_path, keep
+from ofmu_pl.support.kept import cache_folder, content_path, keep, read_shared
 from ofmu_pl.support.provenance import config_hash, weights_hash
 from ofmu_pl.training.together import together
 
@@ -66,7 +66,9 @@ class Tasks:
                 if stored is not None:
                     return {name: MetricResult.from_dict(name, entry) for name, entry in stored.items()}
                 judge = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=BATCH)
-                with together(model, one_token(model)):
+                blank = one_token(model)
+                with together(model, blank):
+                    blank()  # peft generates by the model below, which gathers no more than the layers
                     found = lm_eval.simple_evaluate(
                         judge, tasks=self.names, task_manager=self.manager, limit=self.rows, log_samples=False
                     )

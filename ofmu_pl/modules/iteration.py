@@ -197,9 +197,13 @@ class Iteration(ABC):
         return FiniteDifference(trainable(self.trained), ranks=self.run.ranks)
 
     def whole_network(self) -> nn.Module:
-        """The network; where ranks hold shards of it, a whole copy on each (takes all ranks)."""
+        """The network; where ranks hold shards of it, a whole copy on each (takes all ranks).
+
+        The copy is on the host where the engine does not differentiate it.
+        """
         assert self.network is not None, "configure_model has not run"
-        return self.network if self.replica is None else self.replica.of(self.network, self.device)
+        device = self.device if self.exact else torch.device("cpu")
+        return self.network if self.replica is None else self.replica.of(self.network, device)
 
     def weights_changed(self) -> None:
         """Note that whole copies of the network are out of date."""

@@ -15,7 +15,7 @@ from ofmu_pl.data.encoded import collate
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.losses import token_nll
 from ofmu_pl.networks.base import Network
-from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept
+from ofmu_pl.support.kept import cache_folder, content_path, keep, read_shared
 from ofmu_pl.support.provenance import config_hash, versions, weights_hash
 from ofmu_pl.training.parallel import reshard
 
@@ -31,7 +31,7 @@ def reference_nll(model: nn.Module, recipe: Network, data: TextDataModule, split
     path, folder = None, cache_folder()
     if folder is not None:
         path = content_path(folder, "nll", [facts_of(model, data), data.hashes[split], precision])
-        stored = read_kept(path)
+        stored = read_shared(path)
         if stored is not None:
             return torch.tensor(stored, dtype=torch.float64)
     rows = data.splits[split]

@@ -118,7 +118,12 @@ class CausalLM(Network):
 
     def build_in_shards(self, datamodule: Any, *, exact: bool, cut: Callable[[nn.Module], object]) -> nn.Module:
         """Make the model in shards; each rank reads its rows alone where the files hold the parameters as they are."""
-        found = outlined(str(self.path), self.attention or ("eager" if exact else None)) if self.reads_rows else None
+        found = None
+        if self.reads_rows:
+            found = outlined(str(self.path), self.attention or ("eager" if exact else None))
+            able = [found is not None] * dist.get_world_size()
+            dist.all_gather_object(able, able[0])  # a node may lack a file, and all must save alike
+            found = found if all(able) else None
         self.in_shards = found is not None
         if found is None:
             if self.path:

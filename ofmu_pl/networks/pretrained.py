@@ -109,6 +109,8 @@ def outlined(path: str, attention: str | None) -> tuple[PreTrainedModel, dict[st
         found = {name: at for name, at in shapes_in(files).items() if not CONSTANTS.search(name)}
         with init_empty_weights():
             model = described(str(folder), attention)
+        if (folder / "adapter_config.json").is_file():
+            return None  # transformers adds the adapters
         model.config.name_or_path = path
         if (folder / "generation_config.json").is_file():
             model.generation_config = GenerationConfig.from_pretrained(folder)

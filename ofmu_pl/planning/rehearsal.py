@@ -328,7 +328,8 @@ def host(recipe: Network, network: nn.Module, held: float, sharded: bool) -> flo
         sharded: Whether they are a share of the network's.
     """
     sizes = [4.0 * p.numel() for p in network.parameters()]
-    if sharded and recipe.reads_rows:
+    experts = any(p.dim() > 2 for p in network.parameters())  # which are not read by rows
+    if sharded and recipe.reads_rows and not experts:
         return held + max(sizes)
     copied = held if getattr(recipe, "load_in_4bit", False) else sum(sizes)
     return held + copied if recipe.adds_adapters else copied

@@ -56,6 +56,14 @@ def read_kept(path: Path) -> Any:
     return None
 
 
+def read_shared(path: Path | None) -> Any:
+    """Read what was kept; what the first rank finds holds for all, so that all ranks measure or none does."""
+    stored = [read_kept(path) if path is not None and (not dist.is_initialized() or dist.get_rank() == 0) else None]
+    if dist.is_initialized():
+        dist.broadcast_object_list(stored)
+    return stored[0]
+
+
 def warn_damaged(path: Path, problem: str) -> None:
     """Warn that something kept is damaged and is made anew."""
     rank_zero_warn(f"'{path}' {problem}: it is made anew.")

@@ -13,6 +13,7 @@ import torch
 from ofmu_pl.cli import main
 from ofmu_pl.evaluation.tasks import Tasks, _load, read_results
 from ofmu_pl.metrics.bootstrap import wilson
+from ofmu_pl.networks.adapters import add_adapters
 from ofmu_pl.support.errors import UserError
 from tests.helpers.citizen_rows import SIDES, TRADES, learnt
 from tests.helpers.forked_ranks import on_two_ranks
@@ -110,6 +111,31 @@ def test_ranks_with_shards_find_what_one_process_finds(trained, folder, tmp_path
         return result.value
 
     assert on_two_ranks(found, tmp_path) == [alone.value] * 2
+
+
+def test_ranks_with_shards_generate_with_adapters(trained, folder, tmp_path, monkeypatch):
+    model, tokenizer = trained
+    text = TASK.format(name="said", data=folder / "late.jsonl").replace("multiple_choice", "generate_until")
+    text = text.replace('doc_to_choice: "{{choices}}"\n', "").replace(
+        "doc_to_target: gold", 'doc_to_target: "{{said}}"'
+    )
+    text += "generation_kwargs: {max_gen_toks: 4, do_sample: false, until: []}\n"
+    (tmp_path / "said.yaml").write_text(
+        text.replace("metric: acc", "metric: exact_match").replace("late.jsonl", "said.jsonl")
+    )
+    adapted = add_adapters(deepcopy(model), {"r": 2, "init_lora_weights": False}).eval()
+    prompt = tokenizer("Question: Who?\nAnswer:", return_tensors="pt")
+    said = tokenizer.decode(
+        adapted.generate(**prompt, max_new_tokens=4, do_sample=False)[0, prompt["input_ids"].shape[1] :]
+    )
+    (folder / "said.jsonl").write_text(json.dumps({"question": "Who?", "said": said}))
+    monkeypatch.setattr("ofmu_pl.training.together.SHARE", 0.0)
+
+    def found(rank):
+        (result,) = Tasks(["said"], str(tmp_path))(shard(adapted), tokenizer).values()
+        return result.value
+
+    assert on_two_ranks(found, tmp_path) == [1.0, 1.0]
 
 
 def test_a_model_is_asked_once_and_another_anew(trained, folder, tmp_path, monkeypatch):

@@ -3,20 +3,22 @@
 import errno
 import resource
 import shutil
+from unittest import mock
 
 import pytest
 import torch
-from torch import nn
+from lightning.pytorch.strategies import ModelParallelStrategy
+from peft import LoraConfig, get_peft_model
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from ofmu_pl.data import Authors
-from ofmu_pl.networks import CausalLM, slices
+from ofmu_pl.networks import CausalLM, language, slices
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.kept import write_sums
 from ofmu_pl.training.export import write_model
+from ofmu_pl.training.parallel import shard
 from tests.helpers.forked_ranks import on_two_ranks
 
 LORA = {"r": 2, "lora_alpha": 4, "target_modules": "all-linear"}
@@ -24,14 +26,17 @@ CASES = {
     "llama": ("llama", {}),
     "adapters": ("llama", {"lora": LORA}),
     "base in bfloat16": ("llama", {"lora": LORA, "base_dtype": "bfloat16"}),
+    "adapters on the embedding": ("llama", {"lora": {"r": 2, "target_modules": ["embed_tokens", "q_proj", "lm_head"]}}),
     "tied": ("gpt2", {}),
     "tied until merged": ("gpt2", {"lora": {"r": 2, "target_modules": ["c_attn", "lm_head"]}}),
     "fewer rows than ranks": ("narrow", {}),
     # These are made whole on every rank.
     "DoRA": ("llama", {"lora": {"r": 2, "use_dora": True, "target_modules": "all-linear"}}),
     "old names": ("old", {}),
+    "beside adapters": ("adapted", {}),
+    "unseen by a rank": ("unseen", {}),
 }
-WHOLE = {"DoRA", "old names"}
+WHOLE = {"DoRA", "old names", "beside adapters", "unseen by a rank"}
 
 
 DATA = Authors(authors=2, forget_authors=1, batch_size=2)
@@ -56,15 +61,17 @@ def folders(tmp_path_factory):
     for file in (root / "old").glob("*.safetensors*"):
         file.unlink()
     gpt2.transformer.save_pretrained(root / "old")  # names without "transformer."
+    for name in ("adapted", "unseen"):
+        shutil.copytree(root / "llama", root / name)
+    base = AutoModelForCausalLM.from_pretrained(root / "llama")
+    get_peft_model(base, LoraConfig(init_lora_weights=False)).save_pretrained(root / "adapted")
     return root
 
 
 def cut(network):
-    mesh = init_device_mesh("cpu", (2,))
-    for module in network.modules():
-        for layer in module if isinstance(module, nn.ModuleList) else ():
-            fully_shard(layer, mesh=mesh)
-    fully_shard(network, mesh=mesh)
+    strategy = mock.create_autospec(ModelParallelStrategy, instance=True)
+    strategy.device_mesh = {"data_parallel": init_device_mesh("cpu", (2,))}
+    shard(network, strategy)
 
 
 def facts(network, folder, whole=lambda x: x):
@@ -83,7 +90,7 @@ def changed(network):
     """Let every adapter do something."""
     with torch.no_grad():
         for name, p in network.named_parameters():
-            if "lora_B" in name:
+            if "lora_B" in name or "lora_embedding_" in name:
                 p.fill_(0.25)
     return network
 
@@ -98,7 +105,12 @@ def alone(recipe, folder):
 
 def together(recipe, folder):
     torch.manual_seed(0)
-    network = changed(recipe.build_in_shards(DATA, exact=False, cut=cut))
+    outlined = language.outlined
+    sees = "unseen" not in recipe.path or torch.distributed.get_rank() == 0
+    with mock.patch.object(
+        language, "outlined", lambda *given: found if (found := outlined(*given)) and sees else None
+    ):
+        network = changed(recipe.build_in_shards(DATA, exact=False, cut=cut))
     folder.mkdir(exist_ok=True)
     recipe.save(network, folder, DATA)
     torch.distributed.barrier()

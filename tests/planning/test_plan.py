@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 from torch import nn
 
 from ofmu_pl.cli import main
@@ -106,6 +107,9 @@ def test_memory_by_parts():
     assert shards.host == whole, "every rank makes all of a random network"
     network = nn.Sequential(nn.Embedding(LLAMA["vocab_size"], LLAMA["hidden_size"]), nn.Linear(3, 2))
     assert host(CausalLM("from-files"), network, 1000.0, sharded=True) == 1000.0 + largest
+    network.append(nn.ParameterList([torch.ones(2, 3, 2)]))
+    every = 4 * sum(p.numel() for p in network.parameters())
+    assert host(CausalLM("from-files"), network, 1000.0, sharded=True) == every, "experts are read whole"
     adapted = memory(NPO(llama(lora={"r": 4, "target_modules": "all-linear"})))
     assert adapted.trained < 0.1 * adapted.parameters
     assert adapted.memory["optimizer"] < 0.1 * whole

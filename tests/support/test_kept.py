@@ -27,6 +27,7 @@ from ofmu_pl.support.files import DAY, HOUR, sweep
 from ofmu_pl.support.kept import cache_folder, damage, keep, read_kept, write_sums
 from ofmu_pl.support.provenance import code_of, config_hash, provenance
 from ofmu_pl.training.export import write_model
+from tests.helpers.forked_ranks import on_two_ranks
 from tests.helpers.training import TINY
 
 
@@ -93,6 +94,19 @@ def test_a_damaged_file_is_made_anew_with_one_warning(text, cache, make, harm):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert torch.equal(make(text), first)
+
+
+def test_what_the_first_rank_has_kept_no_rank_computes(text, cache, tmp_path):
+    """A rank that computed alone would wait for the others to gather layers with it."""
+    first = losses(text)
+
+    def on_rank(rank):
+        if rank:
+            os.environ["OFMU_CACHE"] = str(tmp_path / "empty")
+        with mock.patch.object(CausalLM, "logits", side_effect=AssertionError):
+            return losses(text)
+
+    assert all(torch.equal(found, first) for found in on_two_ranks(on_rank, tmp_path))
 
 
 def test_scores_are_those_of_the_tokens_that_end_answers(text, cache, monkeypatch):
