@@ -114,7 +114,8 @@ class Ending:
         reached, seen = method.reached(number)
         if not seen or not self.looks:
             return seen
-        harm = seen["goal/harm"]
+        ranks = method.run.ranks  # which end together, whatever rounding says on each
+        reached, harm = bool(ranks.first(reached)), ranks.first(seen["goal/harm"])
         if self.keep == "best":
             self._keep(method, number, harm, seen)
         told = ", ".join(f"{name.removeprefix('goal/')} {value:.3g}" for name, value in seen.items())

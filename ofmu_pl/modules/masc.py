@@ -75,7 +75,7 @@ class MASC(TwoTerms):
                 logits, targets = self.read(self.run.data.collate("forget", part.tolist(), 0))
                 above = margins(logits, targets, self.rivals) > self.bound
                 shares += sample_mean(above.float(), targets).tolist()
-        share = sum(shares) / len(shares)
+        share = self.run.ranks.first(sum(shares) / len(shares))  # ranks end together
         if share <= self.stop_share:
             rank_zero_info(f"Stopping after {number} iterations: {share:.1%} of forget tokens lead their rivals.")
             self.run.stop()

@@ -28,7 +28,7 @@ from ofmu_pl.losses import IGNORED
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.one_shot import OneShot
 from ofmu_pl.modules.two_terms import TwoTerms
-from ofmu_pl.networks.adapters import merged
+from ofmu_pl.networks.adapters import is_adapted, merged, plain_tensors
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.rounding import BLOCK, matrices
 from ofmu_pl.planning.course import Course
@@ -239,14 +239,17 @@ class Rehearsal(pl.Callback):
             told.append(f"an answer scored, {GENERATED} tokens generated")
         self.course.tell(f"{type(evaluation).__name__}: {'; '.join(told)}")
 
-    def _export(self, network: nn.Module) -> None:
-        """Gather the network."""
+    def _export(self, network: Any) -> None:
+        """Gather the network, or find what each rank writes its rows of."""
         self.course.begin("export")
-        if self.exports:
-            gathered = merged(network) if hasattr(network, "peft_config") else network
-            self.course.tell(f"{len(gathered.state_dict())} tensors, whole")
-        else:
+        if not self.exports:
             self.course.tell("none is asked for")
+        elif self.module.run.ranks.sharded and self.weightless.recipe.reads_rows:
+            self.course.tell(f"{len(plain_tensors(network)[0])} tensors, of which each rank writes its rows")
+        else:
+            gathered: Any = self.module.whole_network()
+            gathered = merged(gathered) if is_adapted(gathered) else gathered
+            self.course.tell(f"{len(gathered.state_dict())} tensors, whole")
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Let go of the networks: the trainer's end moves them, which torch refuses where fake tensors are in use."""

@@ -7,8 +7,10 @@ import json
 import pytest
 import torch
 from torch import nn
+from transformers import LlamaConfig
 
 from ofmu_pl.cli import main
+from ofmu_pl.data import Authors
 from ofmu_pl.planning.course import STEPS
 from ofmu_pl.planning.ledger import Ledger
 from ofmu_pl.planning.unreal import pretended, unreal
@@ -27,6 +29,18 @@ def test_rmu_on_four_ranks_passes(tried):
     assert "4 processes by FSDP2" in said
     assert "Not seen: numbers" in said
     assert not torch.distributed.is_initialized()
+
+
+def test_adapters_beside_a_model_in_files_on_four_ranks_pass(tried, tmp_path):
+    data = Authors(authors=8, forget_authors=2, batch_size=4)
+    data.setup()
+    data.tokenizer.save_pretrained(tmp_path)
+    config = LlamaConfig(**{**TINY, "vocab_size": len(data.tokenizer), "max_position_embeddings": 512})
+    config.save_pretrained(tmp_path)
+    words = [*TEXT, "--model.network.config", "null", "--model.network.path", str(tmp_path), *FSDP2]
+    code, verdicts, said = tried(*words, "--model.network.lora", '{"r": 2, "target_modules": "all-linear"}')
+    assert (code, verdicts) == (0, dict.fromkeys(STEPS, "ok")), said
+    assert "each rank writes its rows" in said
 
 
 MISTAKES = {
