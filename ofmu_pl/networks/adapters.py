@@ -145,8 +145,11 @@ def merged(model: PreTrainedModel) -> PreTrainedModel:
     if not is_adapted(model):
         return model
     device = next(model.parameters()).device
-    copied = deepcopy(model.cpu())  # beside the model a GPU may have no room for another
-    model.to(device)
+    if device.type != "cpu":  # where there may be no room for another model
+        model.cpu()
+    copied = deepcopy(model)
+    if device.type != "cpu":
+        model.to(device)
     widen(copied)
     _untie(copied.get_base_model())
     return copied.merge_and_unload()

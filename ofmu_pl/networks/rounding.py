@@ -154,7 +154,7 @@ def widen(model: nn.Module) -> None:
     """Turn weights that are stored in a narrower type into float32, in place, so that adapters can be added to them."""
     for module in model.modules():
         if isinstance(module, StoredLinear):
-            module.float()
+            module.weight = nn.Parameter(module.weight.float(), requires_grad=False)
 
 
 def keep_differentiable(model: nn.Module) -> None:
