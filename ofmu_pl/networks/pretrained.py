@@ -113,7 +113,7 @@ def outlined(path: str, attention: str | None) -> tuple[PreTrainedModel, dict[st
             return None  # transformers adds the adapters
         model.config.name_or_path = path
         if (folder / "generation_config.json").is_file():
-            model.generation_config = GenerationConfig.from_pretrained(folder)
+            model.generation_config = GenerationConfig.from_dict(read_json(folder / "generation_config.json"))
     except Exception:  # the same ones as in load_pretrained, which says what they mean
         return None
     model.tie_weights()

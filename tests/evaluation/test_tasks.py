@@ -123,6 +123,7 @@ def test_ranks_with_shards_generate_with_adapters(trained, folder, tmp_path, mon
     (tmp_path / "said.yaml").write_text(
         text.replace("metric: acc", "metric: exact_match").replace("late.jsonl", "said.jsonl")
     )
+    torch.manual_seed(0)  # some adapters say what does not survive decoding
     adapted = add_adapters(deepcopy(model), {"r": 2, "init_lora_weights": False}).eval()
     prompt = tokenizer("Question: Who?\nAnswer:", return_tensors="pt")
     said = tokenizer.decode(
