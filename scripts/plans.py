@@ -1,7 +1,8 @@
 """The table of docs/hardware.md: what `plan` says that models of 1 to 70 B take. `python scripts/plans.py --json FILE`.
 
-Layers are alike, and each adds the same bytes: a cell is planned with two and with three layers, and extended to all
-(``--whole``: planned with all of them, which takes minutes each). Cells that FILE has are not planned again.
+Layers are alike, and each adds the same bytes. A cell is planned with four and with five layers, which is more than
+FSDP2 gathers at a time, and extended to all (``--whole``: planned with all, which takes minutes each). Cells that FILE
+has are not planned again.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LEAST = {"full": 12, "LoRA": 2, "QLoRA": 0.5}
 """Bytes a parameter that a device holds at least, so that no plan is made for one that cannot hold them."""
 SHARDED = ["-c", "configs/hardware/fsdp2_lora_8x80.yaml", "--model.network.lora", "null"]
 DEVICE = 80e9
-DEPTHS = (2, 3)
+DEPTHS = (4, 5)
 CUT = {"full": ("parameters", "vectors", "optimizer"), "LoRA": ("parameters",), "QLoRA": ()}
 """Kinds of memory that are cut among ranks; under adapters what counts as vectors are mostly logits."""
 

@@ -37,12 +37,15 @@ COMMANDS = {
     "purge": "Remove from runs what holds or rebuilds the rows that they forgot (docs/privacy.md).",
 }
 """What each does, in the order of the help."""
+SPINS = "10000"
+"""Turns that a waiting thread takes before it sleeps: they cost an idle machine nothing (docs/hardware.md)."""
 
 
 def main(args: list[str] | None = None) -> None:
     """Run a command by the words after the program's name; ``None``: those of the process."""
     words = sys.argv[1:] if args is None else args
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is imported: its threads spin while they wait
+    if "OMP_WAIT_POLICY" not in os.environ:  # before torch is imported: its threads spin for long while they wait
+        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
     if isinstance(sys.stdout, TextIOWrapper):  # no terminal's encoding is worth the numbers of a run
         sys.stdout.reconfigure(errors="replace")
     try:

@@ -173,10 +173,15 @@ def test_a_method_of_ones_own_has_options_of_its_own(fit, tmp_path, monkeypatch)
     assert (fit(*words, "--trainer.max_steps", "1") / "results.json").is_file()
 
 
-@pytest.mark.parametrize(("given", "found"), [(None, "passive"), ("active", "active")])
-def test_threads_sleep_while_they_wait_unless_one_says_otherwise(monkeypatch, given, found):
-    monkeypatch.setenv("OMP_WAIT_POLICY", given or "")
-    if given is None:
-        monkeypatch.delenv("OMP_WAIT_POLICY")
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [({}, commands.SPINS), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)],
+)
+def test_threads_soon_sleep_while_they_wait_unless_one_says_otherwise(monkeypatch, given, found):
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.delenv(name)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
     commands.main(["configs"])
-    assert os.environ["OMP_WAIT_POLICY"] == found
+    assert os.environ.get("GOMP_SPINCOUNT") == found
