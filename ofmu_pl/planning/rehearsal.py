@@ -29,12 +29,12 @@ from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.one_shot import OneShot
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.adapters import is_adapted, merged, plain_tensors
-from ofmu_pl.networks.base import Batch, Network
-from ofmu_pl.networks.rounding import BLOCK, matrices
+from ofmu_pl.networks.base import Batch
 from ofmu_pl.planning.course import Course
 from ofmu_pl.planning.ledger import Ledger
 from ofmu_pl.planning.needs import Needs, count
 from ofmu_pl.planning.processes import AUTO, Settings, ranks_in
+from ofmu_pl.planning.stored import host, quantized
 from ofmu_pl.planning.unreal import Weightless, pretended
 from ofmu_pl.support.errors import NotAtHand
 from ofmu_pl.training.parallel import check_rows
@@ -152,7 +152,8 @@ class Rehearsal(pl.Callback):
         module, ledger, network = self.module, self.ledger, self.module.trained
         on_gpus = self.settings.get("accelerator") != "cpu"
         sharded = module.run.ranks.sharded
-        every, trained = (sum(p.numel() for p in ps) for ps in (network.parameters(), trainable(network)))
+        every = sum(p.numel() for p in network.parameters())
+        trained = sum(p.numel() for p in trainable(network))
         self.needs = replace(self.needs, parameters=every, trained=trained)
         recipe = self.weightless.recipe
         self.course.tell(f"{type(recipe).__name__}: {count(every)} parameters, {count(trained)} trained")
@@ -309,30 +310,3 @@ def _answer(network: Any, batch: Batch) -> None:
     score_answers(network, prompts, [ids[begins:]], Detail.MOMENTS)
     continue_prompts(network, read_prompts(network, [ids[:begins]]), [], GENERATED)
     network.train(training)
-
-
-def quantized(recipe: Network, network: nn.Module) -> float:
-    """Bytes that 4-bit weights save: 4 bits and, for every 64 of them, a float32 instead of float32 each."""
-    if not getattr(recipe, "load_in_4bit", False):
-        return 0.0
-    return (4 - 0.5 - 4 / BLOCK) * sum(w.numel() for _, w, _ in matrices(network) if not w.requires_grad)
-
-
-def host(recipe: Network, network: nn.Module, held: float, sharded: bool) -> float:
-    """Bytes of the host's memory that a process takes to load a network and to export it.
-
-    Ranks of shards read their own rows, where they can, and export a matrix at a time. Any other process loads the
-    whole network in float32, in 4 bits matrix by matrix; adapters are merged into a copy on the host.
-
-    Args:
-        recipe: The network's recipe.
-        network: The network.
-        held: Bytes of the parameters that the process holds.
-        sharded: Whether they are a share of the network's.
-    """
-    sizes = [4.0 * p.numel() for p in network.parameters()]
-    experts = any(p.dim() > 2 for p in network.parameters())  # which are not read by rows
-    if sharded and recipe.reads_rows and not experts:
-        return held + max(sizes)
-    copied = held if getattr(recipe, "load_in_4bit", False) else sum(sizes)
-    return held + copied if recipe.adds_adapters else copied

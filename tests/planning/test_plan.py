@@ -29,7 +29,7 @@ from ofmu_pl.modules import (
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.networks.pretrained import SHAPES
 from ofmu_pl.planning.processes import ranks_in
-from ofmu_pl.planning.rehearsal import host
+from ofmu_pl.planning.stored import host
 from ofmu_pl.support.errors import UserError
 from tests.helpers.images import network, train_on_digits
 from tests.helpers.peak_memory import blank, fsdp2, needs, peak
