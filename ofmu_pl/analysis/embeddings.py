@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from ofmu_pl.analysis.gradients import evaluating
 from ofmu_pl.losses import IGNORED
+from ofmu_pl.networks.adapters import below
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError
 
@@ -48,7 +49,7 @@ def cosine(first: Tensor, second: Tensor) -> np.ndarray:
 
 
 def _text(model: PreTrainedModel, batch: Batch) -> Tensor:
-    body = getattr(model, "get_base_model", lambda: model)().base_model  # under adapters too; no logits are made
+    body = below(model).base_model  # under adapters too; no logits are made
     states = body(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False)
     mask = (batch["labels"] != IGNORED).unsqueeze(2)
     return (states.last_hidden_state.double() * mask).sum(1) / mask.sum(1).clamp(min=1)

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
+from ofmu_pl.networks.adapters import below
+
 ROOM = 16  # columns that are made at a time
 
 
@@ -57,7 +59,7 @@ def begin(model: PreTrainedModel, ids: Tensor, mask: Tensor, positions: Tensor, 
     """
     if cache is None:
         cache = DynamicCache(config=model.config)
-        if not _selects_rows(getattr(model, "get_base_model", lambda: model)(), cache):
+        if not _selects_rows(below(model), cache):
             return ReadAgain(ids, positions, alone=_reads_padding(model))
     if ids.shape[1]:
         go_on(model, cache, ids, mask, positions, keep=1)  # not by the model's body alone: shards need all of it

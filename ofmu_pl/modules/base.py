@@ -166,9 +166,8 @@ class UnlearningModule(Iteration, pl.LightningModule):
 
     def on_fit_start(self) -> None:
         """Print what makes two methods comparable: the data, the batches and the number of iterations."""
-        trained, every = (
-            sum(p.numel() for p in ps) / 1e6 for ps in (trainable(self.trained), self.trained.parameters())
-        )
+        trained = sum(p.numel() for p in trainable(self.trained)) / 1e6
+        every = sum(p.numel() for p in self.trained.parameters()) / 1e6
         each = f"{self.run.steps} iterations, each" if self.run.steps >= 0 else "each iteration"
         rank_zero_info(
             f"{type(self).__name__}: {each} with {self.num_batches} batch(es) of {self.run.data.batch_size} "
