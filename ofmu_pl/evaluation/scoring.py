@@ -20,7 +20,7 @@ from ofmu_pl.evaluation.branches import Tokens
 from ofmu_pl.evaluation.prompts import stops_of
 from ofmu_pl.evaluation.questions import answer_questions
 from ofmu_pl.evaluation.saying import Answer, Question, Questions
-from ofmu_pl.evaluation.shares import gathered, one_token, own_share, refuse_broken, writes
+from ofmu_pl.evaluation.shares import one_token, own_share, refuse_broken
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.metrics.fluency import ngram_entropy, repetition
 from ofmu_pl.metrics.rouge import rouge_l_f1, rouge_l_recall, rouge_l_recall_of_words
@@ -28,6 +28,7 @@ from ofmu_pl.metrics.scores import broken_items
 from ofmu_pl.modules.reference_scores import facts_of
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_shared
+from ofmu_pl.support.processes import gathered, is_first
 from ofmu_pl.support.sets import is_document, prefix_of
 from ofmu_pl.training.together import together
 
@@ -154,7 +155,7 @@ def cached_scores(
         kinds=data.kinds,
         progress=progress,
     )
-    if path is not None and writes():
+    if path is not None and is_first():
         keep(path, {name: s.as_dict() for name, s in scores.items()})
     return scores
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from transformers import PreTrainedModel
 
 from ofmu_pl.support.errors import UserError
-
-T = TypeVar("T")
 
 
 def refuse_broken(what: str, broken: dict[str, int], scores: Mapping[str, Any], dtype: torch.dtype) -> None:
@@ -30,20 +28,6 @@ def own_share() -> slice:
     return slice(dist.get_rank(), None, dist.get_world_size()) if dist.is_initialized() else slice(None)
 
 
-def gathered(share: T) -> list[T]:
-    """The shares of all ranks, in their order."""
-    if not dist.is_initialized():
-        return [share]
-    shares = [share] * dist.get_world_size()
-    dist.all_gather_object(shares, share)
-    return shares
-
-
 def one_token(model: PreTrainedModel) -> Callable[[], object]:
     """The least pass of a language model, for ranks that must make one and have no row (``training.together``)."""
     return partial(model, input_ids=torch.zeros(1, 1, dtype=torch.long, device=model.device), use_cache=False)
-
-
-def writes() -> bool:
-    """Whether this rank writes what all have."""
-    return not dist.is_initialized() or dist.get_rank() == 0

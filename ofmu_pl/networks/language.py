@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-import torch.distributed as dist
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
@@ -23,6 +22,7 @@ from ofmu_pl.networks.pretrained import buildable, described, load_pretrained, o
 from ofmu_pl.networks.rounding import keep_differentiable, store_in_bfloat16
 from ofmu_pl.networks.slices import exchange, read_rows
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.processes import gathered, is_first
 from ofmu_pl.support.provenance import config_hash, weights_hash
 
 
@@ -121,8 +121,7 @@ class CausalLM(Network):
         found = None
         if self.reads_rows:
             found = outlined(str(self.path), self.attention or ("eager" if exact else None))
-            able = [found is not None] * dist.get_world_size()
-            dist.all_gather_object(able, able[0])  # a node may lack a file, and all must save alike
+            able = gathered(found is not None)  # a node may lack a file, and all must save alike
             found = found if all(able) else None
         self.in_shards = found is not None
         if found is None:
@@ -213,7 +212,7 @@ class CausalLM(Network):
                 whole.save_pretrained(folder)
         finally:
             config.update(before)
-        if not sharded or dist.get_rank() == 0:
+        if not sharded or is_first():
             datamodule.tokenizer.save_pretrained(folder)
 
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:

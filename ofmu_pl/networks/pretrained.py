@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 from huggingface_hub import snapshot_download
 from lightning.pytorch.utilities import rank_zero_warn
 from transformers import (
@@ -26,6 +25,7 @@ from ofmu_pl.support.extras import extra
 from ofmu_pl.support.files import read_json
 from ofmu_pl.support.hub import model_folder, offline
 from ofmu_pl.support.kept import require_undamaged
+from ofmu_pl.support.processes import from_first, is_first
 
 CONSTANTS = re.compile(r"(^|\.)(attn|attention)\.(masked_)?bias$|rotary_emb\.inv_freq$")
 """Names that older versions of transformers wrote beside the weights (GPT-2, GPT-Neo, GPT-J; Llama)."""
@@ -102,6 +102,8 @@ def outlined(path: str, attention: str | None) -> tuple[PreTrainedModel, dict[st
         if folder is None:
             wanted = ["*.json", "model*.safetensors"]
             folder = Path(snapshot_download(path, allow_patterns=wanted, local_files_only=offline()))
+        if (folder / "adapter_config.json").is_file():
+            return None  # transformers adds the adapters
         files = [folder / WEIGHTS]
         if not files[0].is_file():
             _check_index(folder / INDEX)
@@ -109,8 +111,6 @@ def outlined(path: str, attention: str | None) -> tuple[PreTrainedModel, dict[st
         found = {name: at for name, at in shapes_in(files).items() if not CONSTANTS.search(name)}
         with init_empty_weights():
             model = described(str(folder), attention)
-        if (folder / "adapter_config.json").is_file():
-            return None  # transformers adds the adapters
         model.config.name_or_path = path
         if (folder / "generation_config.json").is_file():
             model.generation_config = GenerationConfig.from_dict(read_json(folder / "generation_config.json"))
@@ -130,10 +130,8 @@ def write_shards(model: PreTrainedModel, folder: Path) -> None:
 
     The model was ``outlined``, so that its parameters have the names of the files; takes all ranks.
     """
-    named = [folder]
-    dist.broadcast_object_list(named)
-    write_rows(named[0], *plain_tensors(model))
-    if dist.get_rank() != 0:
+    write_rows(from_first(lambda: folder), *plain_tensors(model))
+    if not is_first():
         return
     plain = below(model)
     shared = plain.get_output_embeddings().weight is plain.get_input_embeddings().weight

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-import torch.distributed as dist
 from huggingface_hub import split_torch_state_dict_into_shards
 from safetensors import safe_open
 from torch import Tensor, nn
@@ -21,6 +20,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ofmu_pl.core.vectors import local
 from ofmu_pl.support.files import write_json
+from ofmu_pl.support.processes import gathered, is_first
 
 WEIGHTS = "model.safetensors"
 """File of a model's weights, where one file holds them."""
@@ -43,7 +43,7 @@ def shapes_in(files: list[Path]) -> dict[str, tuple[Path, list[int]]]:
 
 
 def exchange(model: nn.Module, make: Callable[[str, nn.Parameter], nn.Parameter]) -> None:
-    """Put other parameters in the place of a model's, made from the name and the old one; tied ones stay tied."""
+    """Replace each parameter of a model by one that is made from its name and the old one; tied ones stay tied."""
     known: dict[nn.Parameter, nn.Parameter] = {}
     for prefix, module in model.named_modules():
         for name, old in list(module.named_parameters(recurse=False)):
@@ -95,7 +95,7 @@ def write_rows(folder: Path, tensors: Mapping[str, Tensor], value: Callable[[str
     Raises:
         OSError: A rank cannot write; it is raised on all.
     """
-    first, failed = dist.get_rank() == 0, None
+    first, failed = is_first(), None
     wide = {torch.bfloat16: torch.float32}
     blank = {n: torch.empty(x.shape, dtype=wide.get(x.dtype, x.dtype), device="meta") for n, x in tensors.items()}
     split = split_torch_state_dict_into_shards(
@@ -110,9 +110,7 @@ def write_rows(folder: Path, tensors: Mapping[str, Tensor], value: Callable[[str
             rows = (local(x) if isinstance(x, DTensor) else x[mine]).detach().to("cpu", blank[name].dtype).contiguous()
             place = len(header) + begin + mine.start * (blank[name].nbytes // len(x))
             failed = _put(folder / file, place, rows.reshape(-1).view(torch.uint8).numpy().data) or failed
-    errors: list[OSError | None] = [None] * dist.get_world_size()
-    dist.all_gather_object(errors, failed)  # here all ranks wait for each other
-    for error in errors:
+    for error in gathered(failed):  # here all ranks wait for each other
         if error is not None:
             raise error
     if first and split.is_sharded:

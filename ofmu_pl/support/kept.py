@@ -10,11 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import torch.distributed as dist
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import file_hash, finite, read_json, replacing, sweep
+from ofmu_pl.support.processes import from_first
 from ofmu_pl.support.version import key_of
 
 SUMS = "SHA256SUMS"
@@ -58,10 +58,7 @@ def read_kept(path: Path) -> Any:
 
 def read_shared(path: Path | None) -> Any:
     """Read what was kept; what the first rank finds holds for all, so that all ranks measure or none does."""
-    stored = [read_kept(path) if path is not None and (not dist.is_initialized() or dist.get_rank() == 0) else None]
-    if dist.is_initialized():
-        dist.broadcast_object_list(stored)
-    return stored[0]
+    return from_first(lambda: None if path is None else read_kept(path))
 
 
 def warn_damaged(path: Path, problem: str) -> None:
@@ -134,11 +131,11 @@ def require_undamaged(folder: Path, together: bool = False) -> None:
     Raises:
         UserError: A file does not match its sum, or is gone.
     """
-    asks = (folder / SUMS).exists() and not (together and dist.get_rank())
-    found = [damage(folder) if asks else None]
-    if together:
-        dist.broadcast_object_list(found)
-    problem = found[0]
+
+    def find() -> str | None:
+        return damage(folder) if (folder / SUMS).exists() else None
+
+    problem = from_first(find) if together else find()
     if problem is not None:
         raise UserError(
             f"The model in '{folder}' {problem}: export it again or take a copy; if you changed it yourself, remove "
