@@ -16,6 +16,8 @@ from ofmu_pl.training.run import Run
 class Frozen:
     """A copy of the network's first weights, in shards as the network is, in eval mode and without gradients.
 
+    Under bf16-mixed the copy's matrices are kept in bfloat16 (``Network.never_trained``).
+
     A run copies its network before the first step. When it goes on from a checkpoint, those weights are gone: the
     recipe makes them again, a random network from the random numbers of the first time, and their hash is compared.
     """
@@ -38,6 +40,7 @@ class Frozen:
             return
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self.random_state)
+            recipe = recipe.never_trained() if run.precision == "bf16-mixed" else recipe
             copy = run.convert(run.build(recipe, exact=False)).to(device)
         if not self.resumed:
             first = network.state_dict()

@@ -34,6 +34,10 @@ class Network(ABC):
         recipe.path = path
         return recipe
 
+    def never_trained(self) -> Self:
+        """Copy the recipe for a network that bf16-mixed runs and nobody trains, in types that give the same numbers."""
+        return self
+
     @property
     def reads_rows(self) -> bool:
         """Whether ranks that hold shards can each read their rows of the network's files."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from lightning.pytorch.utilities import rank_zero_info
@@ -91,6 +92,7 @@ class CausalLM(Network):
         self.attention = attention
         self.activation_checkpointing = activation_checkpointing
         self._dropout: dict[str, float] = {}
+        self._trained = True
 
     @property
     def identity(self) -> list[object]:
@@ -154,10 +156,19 @@ class CausalLM(Network):
             check_readable(model.config, datamodule)
             return self._stored(self._prepared(model))
 
+    def never_trained(self) -> Self:
+        """Copy the recipe; matrices of linear layers are kept in bfloat16, to which bf16-mixed rounds them anyway."""
+        recipe = copy.copy(self)
+        recipe.base_dtype, recipe._trained = "bfloat16", False
+        return recipe
+
     def _stored(self, model: PreTrainedModel) -> PreTrainedModel:
         """The model with its frozen matrices as they are kept; after adapters are added, which take a base's type."""
-        if self.base_dtype == "bfloat16":
-            store_in_bfloat16(model)
+        if self.base_dtype == "bfloat16" and not store_in_bfloat16(model) and self._trained:
+            raise UserError(
+                "The network has no frozen linear layer that could be kept in bfloat16: leave out "
+                "model.network.base_dtype."
+            )
         if self.load_in_4bit:
             keep_differentiable(model)
         return model
@@ -169,6 +180,8 @@ class CausalLM(Network):
             model = add_adapters(model, self.lora)
         if self.trainable is not None:
             keep_trainable(model, self.trainable)
+        if not self._trained:
+            model.requires_grad_(False)
         if self.activation_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
             self._dropout = _silence_dropout(model)

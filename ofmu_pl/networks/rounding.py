@@ -16,7 +16,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.extras import extra
 
 Width = int | Literal["nf4", "fp4"]
@@ -132,22 +131,19 @@ class _Product(torch.autograd.Function):
         return _Product.apply(grad, weight.t()), None
 
 
-def store_in_bfloat16(model: nn.Module) -> None:
+def store_in_bfloat16(model: nn.Module) -> int:
     """Round the weights of all linear layers that are frozen, but the output layer's, to bfloat16, in place.
 
     Embeddings, norms, biases and stacked matrices of experts stay as they are.
 
-    Raises:
-        UserError: The network has no such layer.
+    Returns:
+        The number of such layers.
     """
     layers = {name: model.get_submodule(name) for name, _, _ in matrices(model)}
     frozen = {n: m for n, m in layers.items() if isinstance(m, nn.Linear) and not m.weight.requires_grad}
-    if not frozen:
-        raise UserError(
-            "The network has no frozen linear layer that could be kept in bfloat16: leave out model.network.base_dtype."
-        )
     for name, layer in frozen.items():
         model.set_submodule(name, StoredLinear(layer, torch.bfloat16).train(layer.training))
+    return len(frozen)
 
 
 def widen(model: nn.Module) -> None:

@@ -177,14 +177,22 @@ class Weightless:
         # A classifier knows the number of its classes from what it has made, which is asked of the real recipe.
         vars(self.stand_in).update(build=self.build, sample_losses=self.sample_losses, uniform_loss=recipe.uniform_loss)
         vars(self.stand_in).update(build_in_shards=partial(Network.build_in_shards, self.stand_in))
+        vars(self.stand_in).update(never_trained=self.never_trained)
         if recipe.modality == "text":
             vars(self.stand_in).update(logits=self.logits)
 
-    def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
+    def never_trained(self) -> Network:
+        """The stand-in of a recipe whose networks nobody trains."""
+        twin = copy.copy(self.stand_in)
+        vars(twin).update(build=partial(self.build, recipe=self.recipe.never_trained()))
+        vars(twin).update(build_in_shards=partial(Network.build_in_shards, twin))
+        return twin
+
+    def build(self, datamodule: Any, *, exact: bool, recipe: Network | None = None) -> nn.Module:
         """Make the network's skeleton of fake tensors: the network to train, then further copies."""
         ledger, before = self.ledger, self.ledger.kind
         ledger.count_as("copies" if self._built else "parameters")
-        network = unreal(self.recipe.skeleton(datamodule, exact=exact))
+        network = unreal((recipe or self.recipe).skeleton(datamodule, exact=exact))
         ledger.count_as(before)
         self._built = True
         network.register_forward_pre_hook(lambda *_: ledger.count_as("activations"))

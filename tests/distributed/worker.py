@@ -63,6 +63,10 @@ def adam(parameters):
     return torch.optim.AdamW(parameters, lr=1e-3)
 
 
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
 def make(method, folder):
     lm, cnn, single = DoubleLM(config=dict(TINY)), DoubleCNN(width=8), CausalLM(config=dict(TINY))
     halved = DoubleLM(config=dict(TINY), lora={"r": 2}, base_dtype="bfloat16")
@@ -71,6 +75,7 @@ def make(method, folder):
     shared = {"inner_optimizer": "shared", "inner_lr": 1.0, "inner_steps": 2, "beta": 0.0, "rho_0": 0.0}
     shared |= {"engine": "finite_difference", "optimizer": lambda p: SharedAdam(p, lr=1e-3)}
     whole = {"outer_at": "start", "beta": 0.1, "rho_0": 0.3, "higher_order_every": 2}
+    kl_files = partial(GradDiff, CausalLM(str(folder / "model")), retain_loss="kl", optimizer=sgd)
     return {
         "ofmu-exact-lm": lambda: OFMU(lm, **ofmu),
         "ofmu-differences-lm": lambda: Central(lm, engine="finite_difference", **ofmu),
@@ -80,9 +85,8 @@ def make(method, folder):
         "ofmu-ngram-lm": lambda: OFMU(lm, forget_ceiling="holdout", ngram_weight=0.3, **shared),
         "ofmu-bfloat16-lm": lambda: Central(halved, engine="finite_difference", **ofmu),
         "kl-lm": lambda: GradDiff(lm, retain_loss="kl", optimizer=adam, micro_batch_size=3),
-        "kl-files": lambda: GradDiff(
-            CausalLM(str(folder / "model")), retain_loss="kl", optimizer=lambda p: torch.optim.SGD(p, lr=0.1)
-        ),
+        "kl-files": kl_files,
+        "kl-files-bfloat16": kl_files,
         "undo-lm": lambda: UNDO(lm, noise=0.3, optimizer=adam, micro_batch_size=3),
         "npo-lm": lambda: NPO(lm, optimizer=adam, micro_batch_size=3),
         "gru-sam-lm": lambda: NPO(lm, alpha=0.5, rectify=GRU(), sam_rho=0.1, optimizer=adam, micro_batch_size=3),
@@ -127,8 +131,10 @@ def one(method, strategy, file, checkpoint=None):
     keep = ModelCheckpoint(
         Path(file).parent, every_n_train_steps=2, save_top_k=-1, filename=f"{Path(file).stem}-{{step}}"
     )
+    mixed = method == "kl-files-bfloat16"
     trainer = quiet_trainer(
         3,
+        precision="bf16-mixed" if mixed else "32-true",
         devices=1 if strategy == "one" else 2,
         strategy=strategies[strategy](),
         plugins=[WholeFiles()],
@@ -141,8 +147,10 @@ def one(method, strategy, file, checkpoint=None):
         require_sound(Path(checkpoint))
         trainer.ckpt_path = checkpoint  # as the command line does, so that the network is compared with it
     trainer.fit(module, datamodule=data, weights_only=True)
-    if method == "kl-files" and strategy == "fsdp2":  # the frozen model is in shards, too
-        assert is_sharded([*module._frozen.network.parameters()])
+    if method.startswith("kl-files") and strategy == "fsdp2":  # the frozen model is in shards, too
+        frozen = [*module._frozen.network.parameters()]
+        assert is_sharded(frozen)
+        assert mixed == any(p.dtype == torch.bfloat16 for p in frozen)
     state = {k: v.clone() for k, v in module.whole_network().state_dict().items()}
     if trainer.is_global_zero:
         torch.save({"state": state, "batches": seen.ids}, file)

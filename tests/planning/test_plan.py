@@ -59,6 +59,7 @@ MORE_MEMORY = {
     "checkpointing": (lambda: OFMU(llama(activation_checkpointing=True), **DIFFERENCES), {}),
     "bf16-mixed": (lambda: OFMU(llama(), rho_0=0.0, **DIFFERENCES), {"tokens": 128}),
     "64-true": (lambda: GradDiff(llama(), retain_loss="kl"), {}),
+    "frozen copy, bf16-mixed": (lambda: GradDiff(llama(), retain_loss="kl"), {}),
     "micro-batches": (lambda: OFMU(llama(), micro_batch_size=2, **SHORT), {"rows": 4}),
     "npo": (lambda: NPO(llama(4), micro_batch_size=4), {"rows": 12}),
     "rectified": (lambda: NPO(llama(4), micro_batch_size=4, rectify=GRU(), sam_rho=0.01), {"rows": 12}),
@@ -74,7 +75,8 @@ def slowly(names):
 @pytest.mark.parametrize("name", [*MEMORY, *slowly(MORE_MEMORY)])
 def test_memory_is_what_a_run_takes(name, tmp_path):
     make, options = (MEMORY | MORE_MEMORY)[name]
-    precision = name if name in ("bf16-mixed", "64-true") else "32-true"
+    last = name.split(", ")[-1]
+    precision = last if last in ("bf16-mixed", "64-true") else "32-true"
     module = make()
     measured = peak(module, blank(module, **options), tmp_path, precision)
     module = make()
@@ -114,6 +116,15 @@ def test_memory_by_parts():
     assert adapted.trained < 0.1 * adapted.parameters
     assert adapted.memory["optimizer"] < 0.1 * whole
     assert adapted.host == pytest.approx(2 * 4 * adapted.parameters, abs=buffers), "the model and its merged copy"
+
+
+def test_a_frozen_copy_takes_half_of_its_matrices_where_they_are_multiplied_in_bfloat16():
+    whole, mixed = (
+        memory(GradDiff(llama(), retain_loss="kl"), precision=x).memory["copies"] for x in ("32-true", "bf16-mixed")
+    )
+    width, inner, layers = LLAMA["hidden_size"], LLAMA["intermediate_size"], 2
+    linear = layers * (4 * width * width + 3 * width * inner)
+    assert whole - mixed == 2 * linear
 
 
 def test_a_plan_foresees_what_begins_later():
