@@ -6,7 +6,8 @@
     python scripts/results.py front logs/front --add        # keep stored methods and seeds that the folders lack
 
 What stands above the mark in a page is written by hand and stays; all below it follows from the stored results alone.
-With ``--add`` the page has the dates of both; seeds of other settings than the search has chosen now do not stay.
+With ``--add`` the page has the dates of both; seeds of other settings than the search has chosen now do not stay. More
+seeds need no second search: one whose only candidate is what the stored one chose is shown as it was stored.
 """
 
 from __future__ import annotations
@@ -166,6 +167,11 @@ def with_stored(found: Findings, old: Findings) -> Findings:
         if same and (run.scenario, run.method, run.seed) not in places:
             found.runs.append(run)
     found.runs = [r for r in found.runs if r.results or not any(o.method == r.method for o in old.finished)]
+    for m, x in found.methods.items():
+        for scenario, search in x.searched.items():  # a search that was left to its choice says less than it did
+            before = old.methods[m].searched.get(scenario, search) if m in old.methods else search
+            if before["choice"] == search["choice"] and len(before["scores"]) > len(search["scores"]):
+                x.searched[scenario] = before
     found.methods = old.methods | {m: x for m, x in found.methods.items() if m in ran or m not in old.methods}
     found.scenarios, found.seeds = old.scenarios | found.scenarios, sorted({*old.seeds, *found.seeds})
     return found
@@ -196,6 +202,8 @@ def thinned(e: Findings, metrics: dict[str, dict[str, Any]]) -> Findings:
         run.results = Results(sides[0], run.definition, sides[1], reference, provenance=facts, cost=run.results.cost)
         run.words = []
         run.attacks.provenance, run.attacks.models = {}, {}
+    for across in e.across.values():
+        across.runs = []  # folders of the machine that ran them
     return e
 
 

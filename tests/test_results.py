@@ -53,13 +53,14 @@ def experiment(seeds, note, **methods):
         for m, (_, by_seed) in methods.items()
         for seed, x in by_seed.items()
     ]
-    records = {m: MethodRecord(searched={"s": {"choice": choice}}) for m, (choice, _) in methods.items()}
+    records = {m: MethodRecord(searched={"s": {"choice": c, "scores": {str(c): 1}}}) for m, (c, _) in methods.items()}
     asked = {"ours": None, "gradients": None, "base": None, "scenarios": {"s": {}}, "seeds": seeds, "cells": []}
     return Findings(name="e", title="E", note=note, methods=records, runs=runs, **asked)
 
 
 def test_what_was_not_measured_again_stays(script):
     old = experiment([0, 1], "old", a=(1, {0: 1}), b=(2, {0: 2, 1: 3}), c=(3, {0: 4}))
+    old.methods["b"].searched["s"]["scores"] = searched = {"2": 1, "3": 0}
     new = experiment([1, 2], "new", b=(2, {1: 5, 2: 6}), c=(4, {2: 7}), a=(None, {}))
     both = script.with_stored(new, old)
     assert {(r.method, r.seed): r.value("x") for r in both.runs} == {
@@ -68,3 +69,4 @@ def test_what_was_not_measured_again_stays(script):
     }
     assert (both.note, both.seeds) == ("new", [0, 1, 2])
     assert {m: x.searched["s"]["choice"] for m, x in both.methods.items()} == {"a": 1, "b": 2, "c": 4}
+    assert both.methods["b"].searched["s"]["scores"] == searched, "the seeds of now had one candidate"
