@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from ofmu_pl.cli.closing import ATTACK, ROWS
+from ofmu_pl.evaluation.table import figure
+from ofmu_pl.report.attacks import TARGET, UNLEARNED
 from ofmu_pl.report.runs import Finding, Findings
 from ofmu_pl.support.records import MethodRecord, ReferenceRecord, Results
 from tests.helpers.folders import Benchmark, table
 
+MODELS = {"before": TARGET, "metrics": UNLEARNED}
+"""What attacks call the models of a run's results."""
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 RESULTS = SCRIPTS.parent / "docs/results"
 DATA = sorted((RESULTS / "data").glob("*.json"))
@@ -44,6 +49,23 @@ def test_runs_are_stored_and_shown_again(script, tmp_path):
     assert {run.value("model_utility", "retrained") for run in e.finished} == {0.97}
     assert e.declared("forget_quality").tested_as == "forget_quality_D"
     assert "| **ofmu** | 3 |" in script.page("bench", found)
+
+
+def test_the_readme_prints_the_stored_quickstart(script):
+    text = (SCRIPTS.parent / "README.md").read_text(encoding="utf-8")
+    head, *lines = [
+        line.split() for line in text.partition("What came of it")[2].partition("```")[0].split("\n") if line
+    ]
+    assert head == ["metric", "better", "before", "ofmu", "npo", "retrained"]
+    (stored,) = script.Stored.read(RESULTS / "data/quickstart.json").experiments
+    runs = {run.method: run for run in stored.finished if run.seed == 0}
+    shown = [line for line in lines if "─" not in line[0]]
+    assert [line[0] for line in shown] == [*ROWS]
+    for metric, *_, before, ofmu, npo, retrained in shown:
+        numbers = {("ofmu", "before"): before, ("ofmu", "metrics"): ofmu, ("npo", "metrics"): npo}
+        for (method, side), number in (numbers | {("ofmu", "retrained"): retrained}).items():
+            attacked = runs[method].attacks.attacks[ATTACK].metrics[MODELS.get(side, side)]
+            assert number == figure((runs[method].side(side) | attacked)[metric]["value"])
 
 
 def experiment(seeds, note, **methods):
