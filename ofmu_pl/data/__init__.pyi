@@ -1,6 +1,7 @@
 from .authors import Authors as Authors
 from .base import PairedDataModule as PairedDataModule
 from .encoded import collate as collate
+from .fashion_mnist import FashionMNIST as FashionMNIST
 from .image_datasets import ImageDatasets as ImageDatasets
 from .image_folders import ImageFolders as ImageFolders
 from .images import CIFAR10 as CIFAR10
