@@ -65,7 +65,7 @@ def test_every_page_can_be_reached_from_the_readme():
 
 def test_readme_is_a_first_screen_with_no_measured_number():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(readme.encode()) <= 10 * 1024
+    assert len(readme.encode()) <= 8 * 1024
     prose = FENCES.sub("", readme)
     assert not re.findall(r"(?<![\w./%-])0\.\d+(?!\.)|\d %|\de-\d", prose), (
         "numbers stand in docs/results, with their date"
