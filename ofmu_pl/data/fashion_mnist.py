@@ -75,7 +75,7 @@ def _read_idx(folder: Path, name: str) -> Tensor:
     path = next((p for p in (folder / f"{name}.gz", folder / name) if p.exists()), None)
     if path is None:
         raise UserError(
-            f"'{folder}' has no {name}.gz: install Debian's dataset-fashion-mnist, or point data.data at the four files."
+            f"'{folder}' has no {name}.gz: install Debian's dataset-fashion-mnist, or point data.data at its files."
         )
     try:
         with gzip.open(regular(path)) if path.suffix == ".gz" else regular(path).open("rb") as file:

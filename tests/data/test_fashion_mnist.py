@@ -35,7 +35,7 @@ def test_images_and_labels_are_those_of_the_files(folder, arrays):
     data.setup()
     assert torch.equal(data.images[:, 0], arrays[FILES[0]])
     assert torch.equal(data.labels, arrays[FILES[1]].long())
-    images, labels = data.images_of("test")
+    images, _ = data.images_of("test")
     assert torch.equal(images[:, 0], arrays[FILES[2]][torch.from_numpy(data.evaluation_sets["test"].copy())])
     assert data.class_names[3] == "dress"
     assert (data.images_of("forget")[1] == 3).all()
