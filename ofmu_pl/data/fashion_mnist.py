@@ -33,7 +33,7 @@ class FashionMNIST(ImageDataModule):
 
     Args:
         data: Folder with the four IDX files, packed by gzip or not, under the names that MNIST gave them.
-        augment: Crop and flip at random; off, as for most published runs.
+        augment: Crop and flip at random.
         kwargs: See ``ImageDataModule``.
 
     Source: H. Xiao, K. Rasul and R. Vollgraf, Fashion-MNIST (arXiv 1708.07747, 2017; MIT licence).

@@ -35,7 +35,7 @@ class Network(ABC):
         return recipe
 
     def never_trained(self) -> Self:
-        """Copy the recipe for a network that bf16-mixed runs and nobody trains, in types that give the same numbers."""
+        """Give the recipe of a network that nobody trains, in types that give bf16-mixed the same numbers."""
         return self
 
     @property

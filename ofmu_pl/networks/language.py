@@ -92,7 +92,6 @@ class CausalLM(Network):
         self.attention = attention
         self.activation_checkpointing = activation_checkpointing
         self._dropout: dict[str, float] = {}
-        self._trained = True
 
     @property
     def identity(self) -> list[object]:
@@ -159,12 +158,12 @@ class CausalLM(Network):
     def never_trained(self) -> Self:
         """Copy the recipe; matrices of linear layers are kept in bfloat16, to which bf16-mixed rounds them anyway."""
         recipe = copy.copy(self)
-        recipe.base_dtype, recipe._trained = "bfloat16", False
+        recipe.base_dtype = "bfloat16"
         return recipe
 
     def _stored(self, model: PreTrainedModel) -> PreTrainedModel:
         """The model with its frozen matrices as they are kept; after adapters are added, which take a base's type."""
-        if self.base_dtype == "bfloat16" and not store_in_bfloat16(model) and self._trained:
+        if self.base_dtype == "bfloat16" and not store_in_bfloat16(model) and self.lora is not None:
             raise UserError(
                 "The network has no frozen linear layer that could be kept in bfloat16: leave out "
                 "model.network.base_dtype."
@@ -180,7 +179,7 @@ class CausalLM(Network):
             model = add_adapters(model, self.lora)
         if self.trainable is not None:
             keep_trainable(model, self.trainable)
-        if not self._trained:
+        if self.base_dtype == "bfloat16" and self.lora is None:  # what never_trained makes
             model.requires_grad_(False)
         if self.activation_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
