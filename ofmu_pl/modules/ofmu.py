@@ -107,7 +107,6 @@ class OFMU(UnlearningModule):
         "In turns, the model was moved to do worse on the forgotten rows and then trained to do well again on rows "
         "that must stay."
     )
-    moves_parameters = True
     streams = ("forget", "retain")  # in pairs; an epoch is one pass over the forget set
 
     def __init__(
@@ -198,9 +197,18 @@ class OFMU(UnlearningModule):
         return self.ascent.own_optimizers(outer, self.trained, whole_copies=whole_copies)
 
     @property
+    def moves_parameters(self) -> bool:  # type: ignore[override]
+        """Whether passes follow an ascent of their iteration, or the ascent's first step makes its optimizer's state.
+
+        Else an iteration moves nothing before its last pass, after which memory is freed, and nothing need be kept.
+        """
+        passes_follow = self.num_batches > 2 or self.outer_at == "end"
+        return passes_follow or any(not o.state for o in self.ascent.optimizers(self.run))
+
+    @property
     def inner_optimizers(self) -> list[Optimizer]:
-        """The optimizer that takes the ascent steps, if they are not plain."""
-        return self.ascent.optimizers(self.run)
+        """The optimizer that takes the ascent steps, if they are not plain and an iteration may be taken back."""
+        return self.ascent.optimizers(self.run) if self.moves_parameters else []
 
     def on_train_start(self) -> None:
         """Refuse what the engine cannot differentiate, then make it."""

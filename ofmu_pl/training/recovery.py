@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,12 +31,9 @@ def state_of(method: UnlearningModule) -> dict[str, Any]:
     and optimizers that have no state yet: their first step makes it, and may not fit.
     """
     run, inner = method.run, method.inner_optimizers
-    on_host = partial(Tensor.to, device="cpu", copy=True)
-    start: dict[str, Any] = {"moved": []}
-    for x in _moved(method):  # on a GPU's host, pinned: the GPU's memory is what is short
-        start["moved"].append(torch.empty_like(x, device="cpu", pin_memory=method.device.type == "cuda").copy_(x))
+    start: dict[str, Any] = {"moved": [_on_host(x) for x in _moved(method)]}
     start["optimizers"] = [
-        (o, apply_to_collection(o.state_dict(), Tensor, on_host)) for o in run.optimizers if o in inner or not o.state
+        (o, apply_to_collection(o.state_dict(), Tensor, _on_host)) for o in run.optimizers if o in inner or not o.state
     ]
     start["scheduler"] = None if run.scheduler is None else copy.deepcopy(run.scheduler.state_dict())
     method.on_save_checkpoint(start)
@@ -54,6 +50,11 @@ def restore(method: UnlearningModule, start: dict[str, Any]) -> None:
     method.on_load_checkpoint(start)
     if method.run.scheduler is not None:
         method.run.scheduler.load_state_dict(start["scheduler"])
+
+
+def _on_host(x: Tensor) -> Tensor:
+    """Copy a tensor to the host; from a GPU into pinned memory, which torch keeps for the next copy."""
+    return torch.empty_like(x, device="cpu", pin_memory=x.is_cuda).copy_(x)
 
 
 def _moved(method: UnlearningModule) -> list[Tensor]:

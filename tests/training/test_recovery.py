@@ -6,9 +6,11 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 
+from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.modules import GRU, NPO, OFMU, PDU, GradDiff
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.training.recovery import state_of
 from tests.helpers.images import network, train_on_digits
 from tests.helpers.training import TINY, train, weights
 
@@ -54,6 +56,28 @@ def test_out_of_memory_halves_the_micro_batch_as_if_from_the_start(monkeypatch, 
     with pytest.warns(UserWarning, match="micro-batches of 1 samples instead of 2, same result"):
         train(module, steps=2)
     assert module.micro_batch_size == 1
+    assert torch.equal(weights(module), weights(small))
+
+
+@pytest.mark.usefixtures("gpu")
+def test_the_shipped_form_keeps_nothing_on_the_host_once_its_optimizer_has_a_state(monkeypatch):
+    shared = {"inner_steps": 1, "outer_at": "start", "inner_optimizer": "shared", "inner_lr": 1.0, "rho_0": 0.3}
+    shared |= {"engine": "finite_difference", "optimizer": SharedAdam}
+    train(small := ofmu(**shared, micro_batch_size=1), steps=3)
+    kept = []
+
+    def counting(method):
+        start = state_of(method)
+        kept.append(len(start["moved"]) + len(start["optimizers"]))
+        return start
+
+    monkeypatch.setattr("ofmu_pl.modules.base.state_of", counting)
+    train(module := ofmu(**shared, micro_batch_size=1), steps=2)
+    assert kept[0] > 0 and kept[1] == 0
+    Memory(monkeypatch, rows=1, call=3)
+    module = ofmu(**shared, micro_batch_size=2)
+    with pytest.warns(UserWarning, match="micro-batches of 1 samples instead of 2, same result"):
+        train(module, steps=3)
     assert torch.equal(weights(module), weights(small))
 
 
