@@ -30,4 +30,4 @@ def _shown() -> dict[str, list[str]]:
 __getattr__, __dir__, __all__ = attach(__name__, submod_attrs=_shown())
 __all__ += ["__version__"]
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
