@@ -1,0 +1,105 @@
+"""Writes docs/results/ofmu.md, from stored results: `python scripts/where_ofmu_stands.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from results import RESULTS, Stored, write_below
+
+from ofmu_pl.report.attacks import attacks_of, made, returned
+from ofmu_pl.report.runs import Findings, Replicate, words
+from ofmu_pl.report.statistics import Spread, differences, front, merit, spread, spread_in, trade_off
+from ofmu_pl.report.tables import Entry, Table, measured, to_markdown
+
+PAGES = ("front", "field", "quickstart", "attacks_images")
+"""Pages whose `ofmu` is the form that ships."""
+OURS = "ofmu"
+WITHOUT = ("ofmu_first_order", "no_similarity", "no_penalty")
+"""Methods that lack one or both of the paper's parts."""
+PARTS = ("model_utility", "retain_Q_A_Prob", "mia_loss", "TA")
+"""Metrics that the parts may change, beside what is forgotten and what returns."""
+MOST = 150
+"""Per cent that return beyond which a share is not shown."""
+
+
+def places() -> Iterator[tuple[str, Findings, list[str]]]:
+    """Where `ofmu` ran: page and experiment by name, the experiment, and scenarios that are one sample."""
+    for name in PAGES:
+        for e in Stored.read(RESULTS / f"data/{name}.json").experiments:
+            for group, scenarios in e.groups.items():
+                if OURS in e.ran(scenarios):
+                    yield f"{name}: {e.name}, {group}", e, scenarios
+
+
+def seeds(e: Findings, scenarios: list[str]) -> Entry:
+    """How many seeds `ofmu` ran with."""
+    return Entry(str(len({seed for _, seed in e.of(scenarios, OURS)})))
+
+
+def shown(share: Spread) -> Entry:
+    """A share that returns; not where target and retrained model differ by so little that it says nothing."""
+    return measured(share) if abs(share.mean) <= MOST else Entry("–")
+
+
+def returns(e: Findings, scenarios: list[str], method: str, attack: str) -> dict[Replicate, float]:
+    """What an attack brings back, in per cent, by replicate."""
+    found = made(e, scenarios, method, attack).items()
+    return {key: 100 * record.returns["value"] for key, record in found if record.returns}
+
+
+def parts() -> Iterator[Table]:
+    """What the parts change: `ofmu` less the same without them, seed by seed."""
+    for title, e, scenarios in places():
+        others = [m for m in WITHOUT if m in e.ran(scenarios)]
+        if not others:
+            continue
+        forgotten, _ = trade_off(e, scenarios) or ("", "")
+        metrics = [m for m in dict.fromkeys((forgotten, *PARTS)) if e.values(scenarios, OURS, m)]
+        attacks = attacks_of(e, scenarios)
+        heads = ["ofmu less", "seeds", *(words(m) for m in metrics), "gradients", *(f"{words(a)} (%)" for a in attacks)]
+        table = Table("", title, heads)
+        for other in others:
+            line = [Entry(other), seeds(e, scenarios)]
+            for metric in metrics:
+                ours, theirs = (e.values(scenarios, m, metric) for m in (OURS, other))
+                line.append(measured(spread(differences(ours, theirs))))
+            work = [
+                {key: run.cost("gradient_evaluations") or 0.0 for key, run in e.of(scenarios, m).items()}
+                for m in (OURS, other)
+            ]
+            line.append(measured(spread(differences(*work))))
+            for attack in attacks:
+                ours, theirs = (returns(e, scenarios, m, attack) for m in (OURS, other))
+                line.append(shown(spread(differences(ours, theirs))))
+            table.add(line)
+        yield table
+
+
+def standing() -> Table:
+    """Whether another method is better than `ofmu` in what is forgotten and in what is kept, and who returns less."""
+    heads = ["page", "seeds", "forgotten, kept", "ofmu on the front", "better in both", "relearning, ofmu (%)"]
+    table = Table("", "Beside the other methods", [*heads, "less comes back after"])
+    for title, e, scenarios in places():
+        pair = trade_off(e, scenarios)
+        if pair is None:
+            continue
+        means = {m: [spread(merit(e, scenarios, m, x).values()).mean for x in pair] for m in e.ran(scenarios)}
+        better = [m for m, own in means.items() if all(a > b for a, b in zip(own, means[OURS], strict=True))]
+        back = {m: returned(e, scenarios, m, "relearn_forget") for m in means}
+        less = [m for m, share in back.items() if share.n and share.mean < back[OURS].mean <= MOST]
+        values = [f"{words(x)} {spread_in(e, scenarios, OURS, x).mean:.3g}" for x in pair]
+        on = "yes" if OURS in front(e, scenarios, pair) else "no"
+        line = [title, seeds(e, scenarios), ", ".join(values), on, ", ".join(better) or "none"]
+        line += [shown(back[OURS]), ", ".join(less) or "none"]
+        table.add([x if isinstance(x, Entry) else Entry(x) for x in line])
+    return table
+
+
+def page() -> str:
+    """What stands below the mark."""
+    found = [to_markdown(standing()), "## What similarity and penalty change", *map(to_markdown, parts())]
+    return "\n\n".join(text.rstrip() for text in found) + "\n"
+
+
+if __name__ == "__main__":
+    write_below("ofmu", page())
