@@ -132,7 +132,7 @@ def null(unlearned: Array, retrained: Array, seed: int = 0) -> dict[str, tuple[f
     """Where 95 % of each figure lie when models are dealt to the two sides at random: nobody tells anything there.
 
     A few models are far from epsilon 0, score 1 and AUC 0.5 by chance alone, since decisions are judged by the models
-    that they were made from (8 and 8 like models: 1.5, 0.19 and 0.49).
+    that they were made from (8 and 8 like models: 1.5, 0.18 and 0.49).
 
     >>> low, high = null(*np.random.default_rng(0).normal(size=(2, 8, 40)))["epsilon"]
     >>> bool(1 < low < high < 4)
