@@ -224,7 +224,10 @@ class UnlearningCLI(LightningCLI):
 
     def _train_originals(self) -> None:
         """Train the target and the retrained model, where there are none."""
-        how = self._get(self.config_init, "original")
+        how, evaluation = self._get(self.config_init, "original"), self._get(self.config_init, "evaluation")
+        if how is not None:
+            self.datamodule.setup()
+            evaluation.check(self.datamodule)
         train = partial(
             original,
             how,
@@ -235,4 +238,4 @@ class UnlearningCLI(LightningCLI):
             accelerator=self.trainer.accelerator,
             progress=self.trainer.progress_bar_callback is not None,
         )
-        train_originals(self.model, how, self._get(self.config_init, "evaluation"), train)
+        train_originals(self.model, how, evaluation, train)

@@ -14,7 +14,7 @@ import lightning.pytorch as pl
 import torch
 from torch import nn
 
-from ofmu_pl.data.base import data_of
+from ofmu_pl.data.base import PairedDataModule, data_of
 from ofmu_pl.evaluation.account import Account, Example, Measured, remark_of
 from ofmu_pl.evaluation.gradient_alignment import alignment_rows, both_know, gradient_alignment
 from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Facts, Reference, Scored, worse_than_chance
@@ -72,8 +72,11 @@ class Evaluation(pl.Callback, ABC):
         self._ends: list[float] = []  # when the first iterations ended, in seconds of training
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Refuse data of the other modality."""
-        data = data_of(trainer)
+        """Refuse data that it cannot measure on."""
+        self.check(data_of(trainer))
+
+    def check(self, data: PairedDataModule) -> None:
+        """Refuse data of the other modality, before any model is trained for it."""
         if data.modality != self.modality:
             kind = "TextEvaluation" if data.modality == "text" else "ImageEvaluation"
             raise UserError(f"`evaluation` is for {self.modality}, and '{data.name}' is not: set --evaluation {kind}.")

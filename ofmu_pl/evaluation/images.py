@@ -20,7 +20,7 @@ from ofmu_pl.evaluation.shares import own_share, refuse_broken
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import ImageScores, ImageUnlearning, vision_metrics
 from ofmu_pl.metrics.own import OwnMetric
-from ofmu_pl.metrics.vision import FORGET_ACCURACY, FORGET_TEST_AUC, RA, VA
+from ofmu_pl.metrics.vision import FORGET_ACCURACY, FORGET_TEST_AUC, RA, VA, require_samples
 from ofmu_pl.networks.classifier import Classifier
 from ofmu_pl.networks.vision import ImageNetwork, predict
 from ofmu_pl.support.sets import is_request
@@ -58,6 +58,13 @@ class ImageEvaluation(Evaluation):
         super().__init__(reference, every_n_steps, own_metrics)
         self.attack_samples = attack_samples
         self._known: dict[str, Metrics] = {}  # of the models before and retrained: the attacks are slow
+
+    def check(self, data: Any) -> None:
+        """Refuse data that hold fewer images than the attacks are to learn from, too."""
+        super().check(data)
+        if self.attack_samples:
+            strangers = ~np.isin(data.images_of("test")[1], data.split.forgotten)
+            require_samples(self.attack_samples, len(data.evaluation_sets["retain"]), int(strangers.sum()))
 
     def score(self, trainer: pl.Trainer, model: nn.Module, cheap: bool = False) -> dict[str, ImageScores]:
         """Score every image of every set; a cheap measurement leaves test images and other requests out."""

@@ -149,18 +149,27 @@ def _names(s: ImageScores | None) -> np.ndarray:
     return np.empty((2, 0)) if s is None else np.stack([s.ids, s.labels])
 
 
+def require_samples(attack_samples: int, members: int, strangers: int) -> None:
+    """Refuse attacks that would learn from more images than there are.
+
+    Raises:
+        UserError: There are fewer members or strangers, or fewer than two are asked for.
+    """
+    for what, found in (("retain images", members), ("test images outside the forgotten classes", strangers)):
+        if not 2 <= attack_samples <= found:  # each half of the cross-fit needs one
+            raise UserError(
+                f"The membership attack cannot learn from {attack_samples} of {found} {what}: set "
+                f"evaluation.attack_samples to between 2 and {min(members, strangers)}."
+            )
+
+
 def _draw(
     scores: Mapping[str, ImageScores], forgotten: tuple[int, ...], attack_samples: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw positions of members in retain and of strangers in test."""
     kept = np.flatnonzero(~np.isin(scores["test"].labels, forgotten))
     retained = np.arange(len(scores["retain"].ids))
-    for what, found in (("retain images", retained), ("test images outside the forgotten classes", kept)):
-        if not 2 <= attack_samples <= len(found):  # each half of the cross-fit needs one
-            raise UserError(
-                f"The membership attack cannot learn from {attack_samples} of {len(found)} {what}: set "
-                f"evaluation.attack_samples to between 2 and {min(len(retained), len(kept))}."
-            )
+    require_samples(attack_samples, len(retained), len(kept))
     rng = np.random.default_rng(seed)
     return rng.choice(retained, attack_samples, replace=False), rng.choice(kept, attack_samples, replace=False)
 

@@ -56,6 +56,14 @@ def test_a_run_leaves_results(run):
     assert "altered images" in (run / "audit.html").read_text()
 
 
+def test_attacks_on_more_images_than_there_are_are_refused_before_anything_is_trained(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("ofmu_pl.cli.app.original", pytest.fail)
+    words = ["fit", *FAST, "--logs", str(tmp_path)]
+    with pytest.raises(SystemExit):
+        main([*words, "--evaluation.attack_samples", "600"])
+    assert "evaluation.attack_samples" in the_error(capsys)
+
+
 def test_the_originals_are_made_once_and_a_run_goes_on_where_it_stopped(run, monkeypatch, tmp_path):
     monkeypatch.setattr("ofmu_pl.evaluation.originals.rank_zero_info", pytest.fail)  # it tells of each training
     checkpoint = sorted((run / "checkpoints").glob("*.ckpt"))[0]
