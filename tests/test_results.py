@@ -40,6 +40,12 @@ def test_finite_differences_agree_too(script):
     assert (RESULTS / "finite-differences.md").read_text(encoding="utf-8").endswith(page(values))
 
 
+@pytest.mark.usefixtures("script")
+def test_the_page_on_ofmu_follows_from_the_others():
+    page = importlib.import_module("where_ofmu_stands").page()
+    assert (RESULTS / "ofmu.md").read_text(encoding="utf-8").endswith(page)
+
+
 def test_runs_are_stored_and_shown_again(script, tmp_path):
     bench = Benchmark(tmp_path)
     bench.experiment("e", "table", table(scenarios=["forget05"]))

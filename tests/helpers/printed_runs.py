@@ -24,6 +24,9 @@ NOT_RUN = {
     "scripts/reproduce_tiny.sh": "an hour, of which `configs/benchmarks/NAME.yaml` stands for a minute",
     "scripts/plans.py": "half an hour",
     "scripts/metrics_measured.py": "its models are not published",
+    "efficientnet.Lite0": "its weights and CIFAR-10 are not among the tests' packages",
+    "scripts/efficientnet.py": "needs these two",
+    "scripts/where_ofmu_stands.py": "a test compares its page",
     "configs/benchmarks/digits.yaml": "an hour: `configs/benchmarks/NAME.yaml` is two methods and one seed of it",
     "[arc_easy, piqa]": "the data of lm-eval's own tasks come from the hub",
 }
