@@ -46,8 +46,8 @@ class Classifier(ImageNetwork):
         if isinstance(module, str) and module not in _theirs(module).list_models(_theirs(module)):
             raise UserError(
                 f"`module` '{module}' is neither a torch.nn.Module that can be imported from here nor a "
-                "classifier of torchvision's: give the class as FILE.CLASS and run where the file lies, or a name such "
-                "as resnet18."
+                "classifier of torchvision's: give the class as FILE.CLASS and run where the file lies (of a file "
+                "elsewhere on PYTHONPATH add --trust FILE), or a name such as resnet18."
             )
         if isinstance(module, nn.Module) and not any(p.requires_grad for p in module.parameters()):
             raise UserError("No parameter of the network is trained: call its requires_grad_(True).")
