@@ -49,6 +49,7 @@ def modules(folder: Path) -> None:
     (method,) = (text for page, text in blocks("python") if page == "docs/extending.md")
     (folder / "my_methods.py").write_text(method)
     (folder / "my_nets.py").write_text(NETS)
+    (folder / "efficientnet.py").write_text("import my_nets\n\n\nclass Lite0(my_nets.SmallCNN): pass\n")
 
 
 def fill(folder: Path, site: Path, shared: Path) -> None:
