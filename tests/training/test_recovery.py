@@ -73,7 +73,8 @@ def test_the_shipped_form_keeps_nothing_on_the_host_once_its_optimizer_has_a_sta
 
     monkeypatch.setattr("ofmu_pl.modules.base.state_of", counting)
     train(module := ofmu(**shared, micro_batch_size=1), steps=2)
-    assert kept[0] > 0 and kept[1] == 0
+    assert kept[0] > 0
+    assert kept[1] == 0
     Memory(monkeypatch, rows=1, call=3)
     module = ofmu(**shared, micro_batch_size=2)
     with pytest.warns(UserWarning, match="micro-batches of 1 samples instead of 2, same result"):
