@@ -31,7 +31,7 @@ def state_of(method: UnlearningModule) -> dict[str, Any]:
     and optimizers that have no state yet: their first step makes it, and may not fit.
     """
     run, inner = method.run, method.inner_optimizers
-    start: dict[str, Any] = {"moved": [_on_host(x) for x in _moved(method)]}
+    start: dict[str, Any] = {"moved": [(x, _on_host(x)) for x in _moved(method)]}
     start["optimizers"] = [
         (o, apply_to_collection(o.state_dict(), Tensor, _on_host)) for o in run.optimizers if o in inner or not o.state
     ]
@@ -42,7 +42,7 @@ def state_of(method: UnlearningModule) -> dict[str, Any]:
 
 def restore(method: UnlearningModule, start: dict[str, Any]) -> None:
     """Take an iteration back to what ``state_of`` gave before it."""
-    for x, kept in zip(_moved(method), start["moved"], strict=True):
+    for x, kept in start["moved"]:
         x.copy_(kept)
     method.weights_changed()
     for optimizer, state in start["optimizers"]:

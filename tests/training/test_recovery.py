@@ -82,6 +82,29 @@ def test_the_shipped_form_keeps_nothing_on_the_host_once_its_optimizer_has_a_sta
     assert torch.equal(weights(module), weights(small))
 
 
+class FullInTheFirstAscent(SharedAdam):
+    """Finds no memory for the second parameter's state, once."""
+
+    calls = 0
+
+    def _move(self, *arguments):
+        self.calls += 1
+        if self.calls == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 7 GiB")
+        super()._move(*arguments)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_an_ascent_that_was_cut_while_it_made_its_state_is_taken_back():
+    shared = {"inner_steps": 1, "outer_at": "start", "inner_optimizer": "shared", "inner_lr": 1.0, "beta": 0.0}
+    shared |= {"rho_0": 0.0, "engine": "finite_difference"}
+    train(small := ofmu(**shared, optimizer=SharedAdam, micro_batch_size=1), steps=1)
+    module = ofmu(**shared, optimizer=FullInTheFirstAscent, micro_batch_size=2)
+    with pytest.warns(UserWarning, match="micro-batches of 1 samples instead of 2, same result"):
+        train(module, steps=1)
+    assert torch.equal(weights(module), weights(small))
+
+
 class FullAt(torch.optim.SGD):
     """Finds no memory in one of its steps, as Adam may in the first, which makes its state in it."""
 
