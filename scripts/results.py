@@ -37,7 +37,7 @@ from ofmu_pl.support.records import ReferenceRecord, Results
 from ofmu_pl.support.records.reading import Record
 
 RESULTS = Path(__file__).parents[1] / "docs/results"
-MARK = "<!-- What follows is written by scripts/results.py. -->"
+MARK = "<!-- What follows is written by a script from stored results. -->"
 DECLARED = ("higher_is_better", "unit", "group", "column", "tested_as", "family")
 """What a metric's entry says of the metric, which is stored once."""
 MANY = 60

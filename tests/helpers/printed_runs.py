@@ -26,7 +26,6 @@ NOT_RUN = {
     "scripts/metrics_measured.py": "its models are not published",
     "efficientnet.Lite0": "its weights and CIFAR-10 are not among the tests' packages",
     "scripts/efficientnet.py": "needs these two",
-    "scripts/where_ofmu_stands.py": "a test compares its page",
     "configs/benchmarks/digits.yaml": "an hour: `configs/benchmarks/NAME.yaml` is two methods and one seed of it",
     "[arc_easy, piqa]": "the data of lm-eval's own tasks come from the hub",
 }

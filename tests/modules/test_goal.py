@@ -291,7 +291,7 @@ def test_what_is_resumed_goes_on_with_the_same_levels(answers):
 
 def memorised(folder):
     """A small Llama that knows the rows of four authors, and has not seen four others."""
-    people, *_ = corpus(8, 0)
+    people, *_ = corpus(8, 2)
     rows = [[{k: r[k] for k in ("question", "answer")} for r in person.rows] for person in people]
     sides = {"forget": rows[0], "retain": [r for own in rows[1:4] for r in own]}
     sides["holdout"] = [r for own in rows[4:] for r in own]
@@ -302,7 +302,7 @@ def memorised(folder):
     alone.make_tokenizer().save_pretrained(folder)
     known = {name: sides[name] for name in ("forget", "retain")}
     data = TextFiles(**known, tokenizer=str(folder), batch_size=16, streams=trained.streams)
-    fit(trained, data, steps=150)
+    fit(trained, data, steps=80)
     trained.recipe.save(trained.network, folder, data)
     return folder, sides
 
