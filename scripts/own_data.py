@@ -6,7 +6,8 @@
 Two models are trained on the spot, on rows of the generated corpus: a Llama of 0.3 M parameters and a GPT-2 of 1 M,
 whose tokenizer has no chat template. ``--tofu`` takes a folder of TOFU's files and a model that knows them (forget10),
 whose rows are written as plain files; ``--smollm2`` a model that knows the rows forget.jsonl and retain.jsonl of a
-folder and not its holdout.jsonl, on which adapters are trained. Every run is ``configs/text.yaml`` as it is shipped.
+folder and not its holdout.jsonl, on which adapters are trained. Every run is ``configs/text.yaml``, as it
+is shipped and without the paper's two parts, and is attacked by ``configs/attacks_field.yaml``.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ MADE: dict[str, tuple[int, int, int, dict[str, Any]]] = {
     "gpt2": (50, 5, 600, GPT2),
 }
 """Authors, how many of them to forget, iterations of training, and the architecture."""
+FORMS = {"ofmu": [], "ofmu_first_order": ["-c", str(ROOT / "configs/methods/ofmu_first_order.yaml")]}
 
 
 def main() -> None:
@@ -52,7 +54,10 @@ def main() -> None:
         words += ["--evaluation.max_new_tokens", "24"]
         runs["smollm2"] = (args.smollm2[0].absolute(), args.smollm2[1].absolute(), words)
     for name, (model, rows, words) in runs.items():
-        fit(logs / name, "ofmu", "text.yaml", model, rows, [*words, "--evaluation.samples", "full"])
+        for form, overlay in FORMS.items():
+            fit(logs / name, form, "text.yaml", model, rows, [*overlay, *words, "--evaluation.samples", "full"])
+    attacks = str(ROOT / "configs/attacks_field.yaml")
+    ours(["attack", "--config", attacks, "--runs", *(str(logs / name / form) for name in runs for form in FORMS)])
 
 
 def trained(name: str, logs: Path) -> tuple[Path, Path]:
@@ -99,12 +104,17 @@ def write_rows(folder: Path, **sides: list[dict[str, Any]]) -> None:
 
 def fit(folder: Path, method: str, config: str, model: Path | None, rows: Path, words: list[str]) -> None:
     """A run, unless it is there already; one that was interrupted goes on."""
-    command = [sys.executable, "-m", "ofmu_pl", "fit", "--config", str(ROOT / "configs" / config)]
+    command = ["fit", "--config", str(ROOT / "configs" / config)]
     command += [] if model is None else ["--model.network.path", str(model)]
     for side in ("forget", "retain", "holdout"):
         command += [f"--data.{side}", str(rows / f"{side}.jsonl")]
     command += [*words, "--logs", str(folder.parent), "--benchmark", folder.name, "--method", method]
-    command += ["--ckpt_path", "last"]
+    ours([*command, "--ckpt_path", "last"])
+
+
+def ours(words: list[str]) -> None:
+    """A command of the library."""
+    command = [sys.executable, "-m", "ofmu_pl", *words]
     print("$", " ".join(command), flush=True)
     subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
 
