@@ -8,11 +8,13 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
+from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.data import TextFiles
 from ofmu_pl.modules import MASC, NPO, OFMU, SCRUB, GradDiff
 from ofmu_pl.modules.goal import EVERY
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.training.run import Run
 from tests.helpers.images import network, train_on_digits
 from tests.helpers.training import fit, interrupted, weights
 
@@ -163,6 +165,13 @@ def test_no_harm_at_all_is_no_bound(harm):
 def test_without_held_out_rows_it_is_refused(unlearn):
     with pytest.raises(UserError, match=r"model\.stop_at"):
         unlearn(NPO, stop_at="holdout", sides={"holdout": None})
+
+
+def test_the_best_weights_are_not_kept_in_shards():
+    method = NPO(CausalLM("gpt2"), keep="best")
+    method.run = Run(None, Ranks(0, 2, sharded=True))
+    with pytest.raises(UserError, match=r"model\.keep"):
+        method.ending.begin(method)
 
 
 def test_checkpoints_hold_the_best_weights(unlearn, tmp_path):
