@@ -100,7 +100,7 @@ class Ending:
     def begin(self, method: Iteration) -> None:
         """Measure retain rows before the first step."""
         if self.keep == "best" and method.run.ranks.sharded:
-            raise UserError("With shards no rank has all weights to keep: set model.keep last, or trainer.strategy ddp.")
+            raise UserError("With shards no rank has all weights to keep: set model.keep last or trainer.strategy ddp.")
         data, needed = method.run.data, self.keep == "best" or (self.stop_at and not method.compares)
         if needed and data.never_seen is None:
             raise UserError(
