@@ -21,7 +21,7 @@ The 95 % interval of a few rows would cover every AUC, and a test that could not
 ALIKE = 32
 """Held-out tokens that count as equally easy to guess."""
 CAP = 0.8
-"""Quantile of the losses of held-out tokens that cannot be guessed, above which no level lies."""
+"""Quantile of the losses of held-out tokens that cannot be guessed, above which no level of a ceiling lies."""
 
 
 class Group(NamedTuple):
@@ -65,10 +65,11 @@ def grouped(
     return groups
 
 
-def levels_of(groups: Sequence[Group], losses: np.ndarray, count: int, *, by_kind: bool) -> np.ndarray:
+def levels_of(groups: Sequence[Group], losses: np.ndarray, count: int, *, by_kind: bool, capped: bool) -> np.ndarray:
     """The levels of forget tokens, (count,), by the losses of held-out ones.
 
-    With ``by_kind`` tokens that held-out rows get right are not pushed, NaN, and levels have a cap.
+    With ``by_kind`` tokens that held-out rows get right are not pushed, NaN. Levels that are ``capped`` suit a ceiling,
+    beyond which tokens go on; others have the mean of held-out tokens, so that rows at their levels are alike.
     """
     levels = np.zeros(count)
     for group in groups:
@@ -76,7 +77,7 @@ def levels_of(groups: Sequence[Group], losses: np.ndarray, count: int, *, by_kin
     if not by_kind:
         return levels
     own = [losses[group.held] for group in groups if group.kind == OWN]
-    cap = np.quantile(np.concatenate(own), CAP) if own else math.inf
+    cap = np.quantile(np.concatenate(own), CAP) if own and capped else math.inf
     return np.where(levels > math.log(2), np.minimum(levels, cap), math.nan)
 
 

@@ -257,7 +257,9 @@ class Goal:
             told = self.expected
             ease = told and (np.concatenate(told("forget", every)), np.concatenate(told(unseen, self._shown)))
             self._groups = grouped(self.start.numpy(), *both, ease)
-        self.levels = torch.from_numpy(levels_of(self._groups, losses, len(self.start), by_kind=self.kinds is not None))
+        by_kind = self.kinds is not None
+        levels = levels_of(self._groups, losses, len(self.start), by_kind=by_kind, capped=self.one_sided)
+        self.levels = torch.from_numpy(levels)
         return held
 
     def _kinds(self, stream: str, rows: Sequence[int], count: int) -> np.ndarray:

@@ -68,6 +68,8 @@ class OFMU(UnlearningModule):
         higher_order_from: Share of the run (with ``rates: auto`` of the path) from which whole iterations use
             similarity and penalty (0: the paper). Before anything is forgotten the penalty pulls back to the minimum of
             L_f where the run begins.
+        higher_order_until: With ``rates: auto`` and a penalty: lengths of the path that are gone before ``stop_at`` may
+            end the run (1: as soon as the goal is reached). At the goal the penalty makes the slope flatter.
         stationarity_tol: Stop once |grad Phi| is at most this (Algorithm 1's criterion); ``null``: run all iterations.
         forget_ceiling: Value at which a sample's forget loss is bent to a constant in the ascent, in nats: ``uniform``
             is the loss ln V of a guess, beyond which nothing is left to forget; ``holdout``: each token rises to the
@@ -121,6 +123,7 @@ class OFMU(UnlearningModule):
         engine: Literal["autograd", "finite_difference"] = "autograd",
         higher_order_every: int = 1,
         higher_order_from: float = 0.0,
+        higher_order_until: float = 1.0,
         stationarity_tol: float | None = None,
         forget_ceiling: float | Literal["uniform", "holdout"] | None = "uniform",
         rates: Literal["auto"] | None = None,
@@ -147,6 +150,7 @@ class OFMU(UnlearningModule):
         check_range(1, inner_steps=inner_steps, higher_order_every=higher_order_every)
         check_range(0, inner_lr=inner_lr, beta=beta, stationarity_tol=stationarity_tol)
         check_range(0, 1, higher_order_from=higher_order_from)
+        check_range(1, higher_order_until=higher_order_until)
         self.num_batches = inner_steps + 1  # of the ascents, and one of the outer step
         self.period, self.exact = higher_order_every, engine == "autograd"
         self.beta = beta
@@ -154,6 +158,7 @@ class OFMU(UnlearningModule):
         self.penalty = Penalty(rho_0, 1.0 if rates else gamma, safeguards.rho_max)
         self.engine_name, self.safeguards, self.higher_order_from = engine, safeguards, higher_order_from
         self.stationarity_tol, self.rates, self.outer_at = stationarity_tol, rates, outer_at
+        self.until = higher_order_until if rates and rho_0 else 0.0
         seeks_goal = rates is not None or stop_at is not None
         self.lower = LowerLevel(None if rates else forget_ceiling, ngram_weight, seeks_goal=seeks_goal)
         parts = {BETA_IN_WORDS: beta, RHO_IN_WORDS: rho_0, NGRAM_IN_WORDS: ngram_weight}
@@ -289,8 +294,11 @@ class OFMU(UnlearningModule):
         return self.lower.seeks_goal
 
     def reached(self, number: int) -> tuple[bool, dict[str, float]]:
-        """By the goal of the ascent, where it has one."""
-        return self.lower.reached(number) if self.compares else super().reached(number)
+        """By the goal of the ascent, where it has one, once the penalty has had its iterations."""
+        if not self.compares:
+            return super().reached(number)
+        reached, seen = self.lower.reached(number)
+        return reached and self._share_gone >= self.until, seen
 
     def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Add the penalty parameter, the goal's state and the steps of differences."""

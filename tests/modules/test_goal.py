@@ -1,5 +1,7 @@
 """How far to forget: levels by kinds of tokens, the path, its waiting, and the end."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,8 @@ from ofmu_pl.data.authors_corpus import corpus
 from ofmu_pl.data.guessable import COPIED, OWN, USUAL
 from ofmu_pl.losses import IGNORED, log_odds
 from ofmu_pl.modules import OFMU, FineTune
-from ofmu_pl.modules.goal import HARM, PATH, Goal
+from ofmu_pl.modules.alike import alike
+from ofmu_pl.modules.goal import EVERY, HARM, PATH, Goal
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from tests.helpers.training import TINY, fit, quiet_trainer, train, weights
@@ -135,14 +138,23 @@ def told(answers, kinds=KINDS, **options):
     return begun(answers, kinds=lambda stream, rows: [kinds for _ in rows], **options)
 
 
-def test_tokens_that_held_out_rows_get_right_are_not_pushed_and_facts_rise_to_theirs(answers):
-    goal = told(answers)
+@pytest.mark.parametrize("one_sided", [False, True])
+def test_tokens_that_held_out_rows_get_right_are_not_pushed_and_facts_rise_to_theirs(answers, one_sided):
+    goal = told(answers, one_sided=one_sided)
     levels, start = goal.levels.view(N, 4), goal.start.view(N, 4)
     facts = answers.loss["holdout"][:, [DATE, PLACE]].flatten()
-    wanted = quantiles(start[:, [DATE, PLACE]].flatten(), facts).clamp(max=facts.quantile(0.8).item())
+    wanted, cap = quantiles(start[:, [DATE, PLACE]].flatten(), facts), facts.quantile(0.8).item()
+    assert (wanted > cap).sum() > N / 5
     assert levels[:, [NAME, PHRASE]].isnan().all()
-    torch.testing.assert_close(levels[:, [DATE, PLACE]].flatten(), wanted)
-    assert (wanted == wanted.max()).sum() > N / 5, "the cap holds"
+    torch.testing.assert_close(levels[:, [DATE, PLACE]].flatten(), wanted.clamp(max=cap) if one_sided else wanted)
+
+
+def test_facts_at_their_levels_are_like_held_out_facts(answers):
+    levels = told(answers).levels.view(N, 4)[:, [DATE, PLACE]].mean(1)
+    held = answers.loss["holdout"][:, [DATE, PLACE]].mean(1)
+    assert levels.mean().item() == pytest.approx(held.mean().item(), rel=0.02)
+    reached, _ = alike(levels.tolist(), held.tolist())
+    assert reached
 
 
 def test_a_copied_token_that_held_out_rows_get_wrong_is_pushed_to_their_level(answers):
@@ -333,6 +345,14 @@ def test_it_forgets_to_the_level_of_held_out_rows_keeps_the_rest_and_stops(known
     assert abs(forgotten.median() - unseen.median()) < 0.3 * unseen.median()
     kept = means(goal, "retain", range(24)).neg().exp().mean() / goal.old.neg().exp().mean()
     assert kept > 0.95
+
+
+@pytest.mark.parametrize(("rho", "way", "ends"), [(0.3, 19, False), (0.3, 20, True), (0.0, 10, True)])
+def test_at_the_goal_a_penalty_has_iterations_of_its_own(monkeypatch, rho, way, ends):
+    module = OFMU(CausalLM("gpt2"), rates="auto", rho_0=rho, higher_order_until=2.0)
+    module.lower.goal = SimpleNamespace(way=way, length=10)
+    monkeypatch.setattr(module.lower, "reached", lambda number: (True, {}))
+    assert module.reached(EVERY)[0] is ends
 
 
 def test_a_resumed_run_is_the_undisturbed_one(known, tmp_path):
