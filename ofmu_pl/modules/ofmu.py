@@ -298,7 +298,8 @@ class OFMU(UnlearningModule):
         if not self.compares:
             return super().reached(number)
         reached, seen = self.lower.reached(number)
-        return reached and self._share_gone >= self.until, seen
+        stays = self.scrutiny.order > 2 and self._share_gone < self.until  # of order 2 the penalty is noise, left out
+        return reached and not stays, seen
 
     def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Add the penalty parameter, the goal's state and the steps of differences."""

@@ -347,10 +347,13 @@ def test_it_forgets_to_the_level_of_held_out_rows_keeps_the_rest_and_stops(known
     assert kept > 0.95
 
 
-@pytest.mark.parametrize(("rho", "way", "ends"), [(0.3, 19, False), (0.3, 20, True), (0.0, 10, True)])
-def test_at_the_goal_a_penalty_has_iterations_of_its_own(monkeypatch, rho, way, ends):
+@pytest.mark.parametrize(
+    ("rho", "order", "way", "ends"),
+    [(0.3, 3, 19, False), (0.3, 3, 20, True), (0.0, 3, 10, True), (0.3, 2, 10, True)],
+)
+def test_at_the_goal_a_penalty_that_is_no_noise_has_iterations_of_its_own(monkeypatch, rho, order, way, ends):
     module = OFMU(CausalLM("gpt2"), rates="auto", rho_0=rho, higher_order_until=2.0)
-    module.lower.goal = SimpleNamespace(way=way, length=10)
+    module.lower.goal, module.scrutiny.order = SimpleNamespace(way=way, length=10), order
     monkeypatch.setattr(module.lower, "reached", lambda number: (True, {}))
     assert module.reached(EVERY)[0] is ends
 
