@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from results import RESULTS, Stored
 
@@ -17,6 +18,12 @@ VARIED = "parts"
 """An experiment whose methods are variants of one."""
 
 
+@cache
+def read(file: str) -> Stored:
+    """A file of stored results, which every page of a method or a metric asks for."""
+    return Stored.read(RESULTS / f"data/{file}.json")
+
+
 def stored(method: str, overlays: set[str]) -> str:
     """What a method's stored runs forgot and kept, beside their targets and retrained models; nothing: no runs.
 
@@ -24,7 +31,7 @@ def stored(method: str, overlays: set[str]) -> str:
     """
     text = ""
     for file, about in STORED.items():
-        data = Stored.read(RESULTS / f"data/{file}.json")
+        data = read(file)
         for experiment in data.experiments:
             own = [m for m in experiment.methods if m in {*overlays, method} or m.startswith(f"{method}_")]
             if experiment.name == VARIED or not own:
@@ -40,7 +47,7 @@ def stored_metric(names: list[str]) -> str:
     """What methods had of a metric in the stored runs of the first experiment of each file; nothing: no runs."""
     text = ""
     for file, about in STORED.items():
-        data = Stored.read(RESULTS / f"data/{file}.json")
+        data = read(file)
         experiment = data.experiments[0]
         columns = [name for name in names if name in experiment.metrics]
         for group, scenarios in experiment.groups.items() if columns else ():
