@@ -2,7 +2,7 @@
 
 An ascent that makes the true answer unlikely makes answers like it unlikely, too, and so leaves a trace: wrong answers
 become less surprising than the right one. A pull towards a guess leaves neither ahead, and shows what to say in their
-place (docs/methods.md).
+place.
 """
 
 from __future__ import annotations
