@@ -159,6 +159,11 @@ class Goal:
             found.append(padded)
         return found[0], found[1]
 
+    @property
+    def kept(self) -> bool:
+        """Whether retain rows are as good as they were before the first step."""
+        return self.harm <= KEPT
+
     def _left_after(self, way: float) -> float:
         """The share of the path that is left after so many iterations."""
         return 1 - min(1.0, way / self.length)
@@ -195,7 +200,7 @@ class Goal:
         if step % EVERY:
             return False, {}
         arrived, seen = (self.arrived, {}) if self.data.never_seen is None else self.compare(self._set_levels())
-        return arrived and self.harm <= KEPT, {"goal/harm": self.harm, **seen}
+        return arrived and self.kept, {"goal/harm": self.harm, **seen}
 
     def compare(self, held: Rows) -> tuple[bool, dict[str, float]]:
         """Whether forget rows are like held-out rows, whose losses of now are ``held``, and what was measured."""

@@ -69,7 +69,8 @@ class OFMU(UnlearningModule):
             similarity and penalty (0: the paper). Before anything is forgotten the penalty pulls back to the minimum of
             L_f where the run begins.
         higher_order_until: With ``rates: auto`` and a penalty: lengths of the path that are gone before ``stop_at`` may
-            end the run (1: as soon as the goal is reached). At the goal the penalty makes the slope flatter.
+            end the run (1: as soon as the goal is reached). At the goal the penalty makes the slope flatter. It waits,
+            as the similarity does, while retain rows have yet to come back.
         stationarity_tol: Stop once |grad Phi| is at most this (Algorithm 1's criterion); ``null``: run all iterations.
         forget_ceiling: Value at which a sample's forget loss is bent to a constant in the ascent, in nats: ``uniform``
             is the loss ln V of a guess, beyond which nothing is left to forget; ``holdout``: each token rises to the
@@ -226,7 +227,7 @@ class OFMU(UnlearningModule):
         """Run Algorithm 1 (``core.algorithm``) up to the outer optimizer's step; the parameters are then theta_in."""
         needed = self.beta > 0 or self.penalty.rho > 0 or self.stationarity_tol is not None
         whole = needed and (self.run.step - 1) % self.period == 0  # before it acts it only measures
-        acts = whole and self._share_gone >= self.higher_order_from
+        acts = whole and self._share_gone >= self.higher_order_from and not self._repairs
         scalars = {"rho": self.penalty.rho}
         # A difference of passes in bfloat16 is noise (docs/results/hardware.md).
         with self.run.full_precision() if acts and not self.exact else nullcontext():
@@ -283,6 +284,12 @@ class OFMU(UnlearningModule):
         if self.rates and goal is not None:
             return goal.way / goal.length
         return (self.run.step - 1) / self.length if self.length > 0 else 1.0
+
+    @property
+    def _repairs(self) -> bool:
+        """Whether, with ``rates: auto``, retain rows have to come back first: a flatter slope would cost them more."""
+        goal = self.lower.goal
+        return self.rates is not None and goal is not None and not goal.kept
 
     def step_arguments(self, scalars: dict[str, float]) -> dict[str, float]:
         """With ``rates: auto`` how far the retain loss is above its goal."""

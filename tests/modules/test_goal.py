@@ -5,15 +5,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
+from ofmu_pl.core.slope import flatten
 from ofmu_pl.data import Authors, TextFiles
 from ofmu_pl.data.authors_corpus import corpus
 from ofmu_pl.data.guessable import COPIED, OWN, USUAL
 from ofmu_pl.losses import IGNORED, log_odds
 from ofmu_pl.modules import OFMU, FineTune
 from ofmu_pl.modules.alike import alike
-from ofmu_pl.modules.goal import EVERY, HARM, PATH, Goal
+from ofmu_pl.modules.goal import EVERY, HARM, KEPT, PATH, Goal
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from tests.helpers.training import TINY, fit, quiet_trainer, train, weights
@@ -356,6 +357,18 @@ def test_at_the_goal_a_penalty_that_is_no_noise_has_iterations_of_its_own(monkey
     module.lower.goal, module.scrutiny.order = SimpleNamespace(way=way, length=10), order
     monkeypatch.setattr(module.lower, "reached", lambda number: (True, {}))
     assert module.reached(EVERY)[0] is ends
+
+
+@pytest.mark.parametrize(("harm", "acts"), [(KEPT, 1), (KEPT + 0.01, 0)])
+def test_the_penalty_waits_until_retain_rows_are_back(known, monkeypatch, harm, acts):
+    class Harmed(Callback):
+        def on_train_batch_start(self, trainer, module, batch, batch_idx):
+            module.lower.goal.harm = harm
+
+    flattened = []
+    monkeypatch.setattr("ofmu_pl.modules.ofmu.flatten", lambda *args: flattened.append(args) or flatten(*args))
+    unlearn(known, steps=1, callbacks=[Harmed()], rho_0=0.25)
+    assert len(flattened) == acts
 
 
 def test_a_resumed_run_is_the_undisturbed_one(known, tmp_path):
