@@ -126,7 +126,8 @@ class Stages:
         together = {m: self._attack_job(name, m, runs) for m, runs in methods.items() if len(runs) >= FEWEST}
         self._more_jobs(list(together.values()))
         for method, job in together.items():
-            self.manifest.attacked_together(name, method, self.ended[job.key])
+            if error := self.ended[job.key]:
+                self.manifest.experiments[name].attack_errors[method] = error
         self.manifest.write()
 
     def _attack_job(self, name: str, place: str, runs: list[Cell]) -> Job:

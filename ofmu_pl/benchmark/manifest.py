@@ -91,11 +91,6 @@ class Manifest:
         """Say what became of the attacks on a run."""
         self._cells[place] = replace(self._cells[place], attack_error=error)
 
-    def attacked_together(self, experiment: str, method: str, error: str | None) -> None:
-        """Say what became of the attacks on the runs of a method (``SCENARIO/METHOD``) together."""
-        if error is not None:
-            self.experiments[experiment].attack_errors[method] = error
-
     def failures(self) -> dict[str, str]:
         """Sentences by folder of the run."""
         cells = self._cells.values()

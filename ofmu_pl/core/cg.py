@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ofmu_pl.core.vectors import Vector, add_, dot, norm, zeros_like
 
 
-@dataclass
-class Solution:
-    """A solution of ``(A + damping) x = b``.
-
-    Attributes:
-        x: The last iterate.
-        residual: Relative residual, ``|b - (A + damping) x| / |b|``.
-        iterations: Number of products taken.
-    """
-
-    x: Vector
-    residual: float
-    iterations: int
-
-
 def conjugate_gradient(
     product: Callable[[Vector], Vector], b: Vector, damping: float, iterations: int, tolerance: float
-) -> Solution:
+) -> tuple[Vector, float, int]:
     """Solve ``(A + damping) x = b`` by Hestenes and Stiefel's method from x = 0, where ``product`` maps v to A v.
 
     A is symmetric. The search ends at a relative residual of ``tolerance``, after so many iterations, or where
-    A + damping is not positive along a direction.
+    A + damping is not positive along a direction. Returns the last x, its relative residual ``|b - (A + damping) x| /
+    |b|``, and the number of products taken.
     """
     x, r = zeros_like(b), [t.clone() for t in b]
     p, rr, size = [t.clone() for t in r], dot(b, b), norm(b)
@@ -47,4 +32,4 @@ def conjugate_gradient(
         rr, before = dot(r, r), rr
         for q, t in zip(p, r, strict=True):
             q.mul_(rr / before).add_(t)
-    return Solution(x, rr**0.5 / size if size else 0.0, done)
+    return x, rr**0.5 / size if size else 0.0, done

@@ -107,10 +107,6 @@ class FiniteDifference:
         """Take these steps from now on."""
         self.step, self.field_step = step, field_step
 
-    def compute_in(self, dtype: torch.dtype) -> None:
-        """Take as default the steps of the type that forward passes compute in, if it is not the parameters'."""
-        self.default_steps = STEPS[dtype, self.scheme]
-
     def expand(self, loss: Loss, order: int = 2) -> DifferenceExpansion:
         """Compute value and gradient; products are differences of further gradients, whatever ``order``."""
         gradient = zeros_like(self.parameters)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.own_files import read_lines
+from ofmu_pl.data.own_files import sound
+from ofmu_pl.data.row_formats import json_lines
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import numbered_lines
 
@@ -26,7 +27,8 @@ def other_answers(rows: list[Row], path: Path, seed: int) -> list[Row]:
         )
     if not lines[0].lstrip().startswith("{"):
         return with_refusals(rows, lines, seed)
-    found = {question: answer for question, answer in read_lines(path, "data.alternatives").texts("question", "answer")}
+    given = sound(str(path), "data.alternatives", *json_lines(path))
+    found = {question: answer for question, answer in given.texts("question", "answer")}
     missing = [row["question"] for row in rows if row["question"] not in found]
     if missing:
         raise UserError(

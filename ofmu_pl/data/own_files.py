@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.row_formats import READERS, json_lines, whole_text
+from ofmu_pl.data.row_formats import READERS, whole_text
 from ofmu_pl.support.errors import NotAtHand, UserError, check_range
 from ofmu_pl.support.files import below, check_whole, numbered_lines, regular
 from ofmu_pl.support.hub import load_hub_rows, local_folder
@@ -174,11 +174,6 @@ def read_file(path: Path, option: str) -> Rows:
             "files."
         )
     return sound(str(path), option, *read(path))
-
-
-def read_lines(path: Path, option: str) -> Rows:
-    """Read the rows of a file of JSON lines, whatever its name."""
-    return sound(str(path), option, *json_lines(path))
 
 
 def _folder(folder: Path, option: str) -> Rows:

@@ -36,10 +36,6 @@ class Answer:
     loss: float = np.nan
     details: dict[str, float] = field(default_factory=dict)
 
-    def look_closely(self, own: np.ndarray | None) -> None:
-        """Ask for details."""
-        self.detailed, self.own = True, own
-
     def take(self, answer: Tokens, summed: bool, found: dict[str, np.ndarray]) -> None:
         """Take what was found of its tokens, and of those after them."""
         nll, n = found["nll"], len(answer) - self.ended

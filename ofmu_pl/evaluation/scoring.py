@@ -98,7 +98,8 @@ def score_rows(
             part.answers.append(answers)
             true = encoded[0]
             if detailed:
-                answers[0].look_closely(kinds(true) == OWN if kinds is not None and tells_facts else None)
+                answers[0].detailed = True
+                answers[0].own = kinds(true) == OWN if kinds is not None and tells_facts else None
             if generates:
                 question.ask(_parted(true)[1])
     training = model.training

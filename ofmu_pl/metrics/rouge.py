@@ -9,6 +9,7 @@ from itertools import groupby
 from types import SimpleNamespace
 
 import numpy as np
+from rapidfuzz.distance import LCSseq
 from rouge_score.tokenize import tokenize
 
 Array = np.ndarray
@@ -99,27 +100,7 @@ def _common(references: Sequence[str], generations: Sequence[str], stemmed: bool
         wanted, said = words_of(reference, latin), words_of(generation, latin)
         if not wanted:  # signs alone
             wanted, said = (list("".join(text.split())) for text in (reference, generation))
-        yield common_length(wanted, said), len(wanted), len(said)
-
-
-def common_length(one: Sequence[str], other: Sequence[str]) -> int:
-    """Length of the longest common subsequence, for all places of ``one`` at once as the bits of an integer.
-
-    A bit is 0 where the table of the usual dynamic programme grows by one (Hyyrö, "Bit-parallel LCS-length
-    computation revisited", 2004). rouge-score fills that table cell by cell, in Python.
-
-    >>> common_length("a b c d".split(), "b x a c d".split())
-    3
-    """
-    places: dict[str, int] = {}
-    for k, word in enumerate(one):
-        places[word] = places.get(word, 0) | 1 << k
-    every = (1 << len(one)) - 1
-    flat = every
-    for word in other:
-        met = flat & places.get(word, 0)
-        flat = (flat + met | flat - met) & every
-    return len(one) - flat.bit_count()
+        yield LCSseq.similarity(wanted, said), len(wanted), len(said)
 
 
 @cache

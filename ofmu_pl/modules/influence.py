@@ -78,15 +78,15 @@ class Influence(OneShot):
 
         share = sizes["forget"] / sum(sizes.values())
         b = removal(gradients["forget"], gradients["retain"], share)
-        found = conjugate_gradient(product, b, self.damping, self.iterations, TOLERANCE)
+        step, residual, products = conjugate_gradient(product, b, self.damping, self.iterations, TOLERANCE)
         # A product is a forward, a forward-mode and a backward pass over the retain images: about a gradient of them.
         self.charge(1.0, sum(sizes.values()))
-        self.charge(found.iterations, sizes["retain"])
-        remedy = "; not converged: raise model.iterations or model.damping" if found.residual > TOLERANCE else ""
-        rank_zero_info(f"Influence: residual {found.residual:.2g} after {found.iterations} products{remedy}.")
-        for x in found.x:
+        self.charge(products, sizes["retain"])
+        remedy = "; not converged: raise model.iterations or model.damping" if residual > TOLERANCE else ""
+        rank_zero_info(f"Influence: residual {residual:.2g} after {products} products{remedy}.")
+        for x in step:
             x.mul_(self.scale)
-        return found.x, {"residual": found.residual, "products": float(found.iterations)}
+        return step, {"residual": residual, "products": float(products)}
 
 
 def removal(g_f: Vector, g_r: Vector, share: float) -> Vector:

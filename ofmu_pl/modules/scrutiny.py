@@ -7,7 +7,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.core.calls import calls
 from ofmu_pl.core.derivatives import Engine, Loss
-from ofmu_pl.core.finite_difference import FiniteDifference
+from ofmu_pl.core.finite_difference import STEPS, FiniteDifference
 from ofmu_pl.core.preflight import NoDerivativeError, check_calls
 from ofmu_pl.core.steps import settle
 from ofmu_pl.core.vectors import zeros_like
@@ -95,7 +95,7 @@ class Scrutiny:
             rank_zero_warn(f"{error} Until then the run goes on without similarity and penalty.")
         if isinstance(engine, FiniteDifference):
             if seen.narrowed and engine.parameters[0].dtype == torch.float64:
-                engine.compute_in(torch.float32)
+                engine.default_steps = STEPS[torch.float32, engine.scheme]  # forward passes compute in it
             engine.set_steps(*(self._steps or engine.default_steps))
 
     def _settle(self, engine: FiniteDifference, forget: Loss, retain: Loss, *, penalised: bool) -> dict[str, float]:

@@ -96,7 +96,3 @@ class Network(ABC):
     def statistics(self, module: nn.Module, stream: str) -> AbstractContextManager[None]:
         """A context for training passes over a stream's batches; it decides what BatchNorm's statistics do there."""
         return nullcontext()
-
-    def differentiable(self, module: nn.Module) -> AbstractContextManager[None]:
-        """A context in which autograd can differentiate the module three times, whatever ``build`` was told."""
-        return nullcontext()

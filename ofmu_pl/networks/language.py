@@ -250,16 +250,6 @@ class CausalLM(Network):
         """``ln V``."""
         return math.log(module.config.get_text_config().vocab_size)  # type: ignore[union-attr,operator]
 
-    @contextmanager
-    def differentiable(self, module: PreTrainedModel) -> Iterator[None]:
-        """Use eager attention meanwhile, since fused kernels have no second derivative."""
-        kernel = module.config._attn_implementation
-        module.set_attn_implementation("eager")
-        try:
-            yield
-        finally:
-            module.set_attn_implementation(kernel)
-
 
 @contextmanager
 def _one_sentence() -> Iterator[None]:

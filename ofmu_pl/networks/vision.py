@@ -154,11 +154,8 @@ class ImageNetwork(Network):
 
     def split(self, batch: Batch, size: int | None) -> list[Batch]:
         """Cut a batch into micro-batches in order."""
-        size = size or len(batch["labels"])
-        parts = []
-        for begin in range(0, len(batch["labels"]), size):
-            parts.append({name: x[begin : begin + size] for name, x in batch.items()})
-        return parts
+        cut = [x.split(size or len(x)) for x in batch.values()]
+        return [dict(zip(batch, part, strict=True)) for part in zip(*cut, strict=True)]
 
     def uniform_loss(self, module: nn.Module) -> float:
         """``ln C``, of the data that the network was built for."""

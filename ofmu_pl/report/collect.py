@@ -67,7 +67,7 @@ def collect(folder: Path, foreign: list[Path] | None = None) -> Collection:
     problems: list[str] = []
     reader = Reader(folder, foreign_rows(foreign or [], problems), problems)
     name, date = folder.resolve().name, ""
-    manifest = reader.manifest()
+    manifest = reader.read(BenchmarkRecord, folder / MANIFEST)
     if manifest is not None:
         name, date, experiments = manifest.name or name, manifest.date, reader.described(manifest)
     elif (folder / REQUESTS).is_file():
@@ -85,15 +85,6 @@ class Reader:
 
     def __init__(self, folder: Path, foreign: Foreign, problems: list[str]) -> None:
         self.folder, self.foreign, self.problems = folder, foreign, problems
-
-    def manifest(self) -> BenchmarkRecord | None:
-        """The manifest, if there is one that can be read."""
-        path = self.folder / MANIFEST
-        try:
-            return BenchmarkRecord.read(path) if path.is_file() else None
-        except (OSError, UserError) as error:
-            self.problems.append(f"The runs below '{self.folder}' are taken as they lie: {error}")
-            return None
 
     def described(self, manifest: BenchmarkRecord) -> list[Findings]:
         """Experiments as the manifest describes them."""
@@ -122,7 +113,7 @@ class Reader:
             name=name,
             runs=runs,
             foreign=self.foreign,
-            analysis=self._read(AnalysisRecord, path) or AnalysisRecord(),
+            analysis=self.read(AnalysisRecord, path) or AnalysisRecord(),
             across=self._across(runs),
         )
 
@@ -207,7 +198,7 @@ class Reader:
                 name = f"{relative}/{latest.readlink().name}"
                 self.problems.append(f"The run {name}, which latest points at, has no {RESULTS}: left out.")
             return None
-        results = self._read(Results, latest / RESULTS)
+        results = self.read(Results, latest / RESULTS)
         if results is None or not results.before:  # originals were trained, they did not unlearn
             return None
         if not (newest / RESULTS).is_file():
@@ -225,7 +216,7 @@ class Reader:
             return Finding(**vars(replace(cell, status="failed", error=str(error))))
         if cell.status != "finished":
             return Finding(**vars(cell))
-        results = self._read(Results, place / "latest" / RESULTS)
+        results = self.read(Results, place / "latest" / RESULTS)
         if results is None:
             why = f"its {RESULTS} is missing or cannot be read"
             return Finding(**vars(replace(cell, status="unfinished", error=why)))
@@ -235,13 +226,13 @@ class Reader:
         return self._finding(cell, place, results)
 
     def _finding(self, cell: CellRecord, place: Path, results: Results) -> Finding:
-        latest, job = place / "latest", self._read(JobRecord, place / FINISHED)
+        latest, job = place / "latest", self.read(JobRecord, place / FINISHED)
         return Finding(
             **vars(cell),
             results=results,
             words=job.words if job else [],
             signed=(latest / AUDIT).is_file(),
-            attacks=self._read(AttacksRecord, latest / ATTACKS) or AttacksRecord({}),
+            attacks=self.read(AttacksRecord, latest / ATTACKS) or AttacksRecord({}),
         )
 
     def _across(self, runs: list[Finding]) -> dict[str, AcrossRecord]:
@@ -250,10 +241,10 @@ class Reader:
         for run in runs:
             key, place = f"{run.scenario}/{run.method}", Path(run.folder)
             if run.results is not None and place.name.startswith("seed_") and key not in found:
-                found[key] = self._read(AcrossRecord, self.folder / place.parent / ACROSS)
+                found[key] = self.read(AcrossRecord, self.folder / place.parent / ACROSS)
         return {key: record for key, record in found.items() if record is not None}
 
-    def _read(self, kind: type[Left], path: Path) -> Left | None:
+    def read(self, kind: type[Left], path: Path) -> Left | None:
         """A record, if there is one that can be read."""
         try:
             return kind.read(path) if path.is_file() else None

@@ -37,10 +37,6 @@ class Interrupted(SystemExit):
         super().__init__(128 + signum)
         self.signum, self.then = signum, then
 
-    def go_on(self, then: str) -> None:
-        """Take the rest of the sentence."""
-        self.then = then
-
 
 def end(signum: int, *_: object) -> NoReturn:
     """End the process in an orderly way; a second Ctrl-C ends it at once.

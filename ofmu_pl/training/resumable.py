@@ -95,7 +95,7 @@ class Resumable(pl.Callback):
         """Write a checkpoint where a measurement along the run was interrupted."""
         self._listening.close()
         if isinstance(exception, Interrupted) and exception.then is None and self._iterated:
-            exception.go_on(self._save(trainer))
+            exception.then = self._save(trainer)
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Give the signals back."""

@@ -82,10 +82,6 @@ class Run:
         if self.trainer is not None:
             self.trainer.should_stop = True
 
-    def trust(self) -> None:
-        """Check no numbers, which are made up in a plan."""
-        self.checks_itself = False
-
     def advance(self, **given: float) -> None:
         """Step the first optimizer with what it is ``given``, by the trainer, if there is one: it counts steps."""
         counted: Any = self.optimizers if self.trainer is None else self.trainer.lightning_module.optimizers()

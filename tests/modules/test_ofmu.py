@@ -208,8 +208,8 @@ def audited(module, batch, scheme="forward"):
     few = [module.loss({name: x[:4] for name, x in batch[side][-1].items()}) for side in ("forget", "retain")]
     engine, exact = module.engine, Autograd(module.engine.parameters)
     engine.scheme = scheme
-    with module.recipe.differentiable(module.network):
-        return compare(parts(engine, *few, module.beta, 1e-4), parts(exact, *few, module.beta, 1e-4))
+    module.network.set_attn_implementation("eager")
+    return compare(parts(engine, *few, module.beta, 1e-4), parts(exact, *few, module.beta, 1e-4))
 
 
 def test_differences_of_adapters_are_derivatives():
