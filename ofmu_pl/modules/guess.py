@@ -70,6 +70,11 @@ class Guess:
             lowest, highest = (middle, highest) if sure else (lowest, middle)
         self.temperature = highest
 
+    @property
+    def can_rank(self) -> bool:
+        """Whether there are few enough forget rows to guess at all of them before the first step."""
+        return len(self.data.splits["forget"]) <= READ
+
     def losses(self, stream: str, rows: Sequence[int]) -> list[np.ndarray]:
         """Losses, in nats, of the n-gram model at the tokens of true answers, one array for each of a split's rows."""
         found = []

@@ -13,7 +13,7 @@ from ofmu_pl.data.guessable import kinds_in
 from ofmu_pl.losses import ceiling, kl, sample_mean, token_nll
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
 from ofmu_pl.modules.goal import Goal
-from ofmu_pl.modules.guess import READ, Guess
+from ofmu_pl.modules.guess import Guess
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError, check_range
 
@@ -91,8 +91,7 @@ class LowerLevel:
     def _set_goal(self, uniform: float, iterations: int) -> None:
         """Make the goal, from a checkpoint where there is one."""
         data, one_sided = self.method.run.data, self.bound == "holdout"
-        few = len(data.splits["forget"]) <= READ  # enough to guess at all of them before the first step
-        expected = self.guess.losses if self.guess is not None and few else None
+        expected = self.guess.losses if self.guess is not None and self.guess.can_rank else None
         self.goal = Goal(data, self.method.token_losses, iterations, uniform, one_sided, kinds_in(data), expected)
         if "goal" in self._kept:
             self.goal.load_state_dict(self._kept["goal"])
