@@ -153,6 +153,8 @@ def store(name: str, folders: list[Path], before: Stored | None) -> Stored:
                 said[e.name] = answers
             if e.finished:
                 by_name[e.name] = with_stored(e, by_name[e.name]) if e.name in by_name else e
+    anew = {claim.experiment for claim in found.claims}
+    found.claims = [claim for claim in (before.claims if before else []) if claim.experiment not in anew] + found.claims
     found.experiments, found.said = [thinned(e, found.metrics) for e in by_name.values()], said
     return found
 
