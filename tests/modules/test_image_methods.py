@@ -124,9 +124,7 @@ def test_conjugate_gradients_solve():
     expected = torch.linalg.solve(a + 0.5 * torch.eye(12, dtype=torch.float64), b)
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-10)
     assert residual <= 1e-12
-    (short,), residual, products = conjugate_gradient(
-        lambda v: [a @ v[0]], [b], damping=0.5, iterations=3, tolerance=1e-12
-    )
+    (short,), residual, products = conjugate_gradient(product, [b], damping=0.5, iterations=3, tolerance=1e-12)
     true = (b - a @ short - 0.5 * short).norm() / b.norm()
     assert products == 3
     assert residual == pytest.approx(true.item(), rel=1e-9)
