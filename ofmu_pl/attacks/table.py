@@ -18,7 +18,7 @@ def print_attacks(title: str, record: AttacksRecord) -> None:
     shares = {name: a.returns["value"] for name, a in record.attacks.items() if a.returns}
     if shares:
         worst = max(shares, key=shares.__getitem__)
-        notes.append(f"Most comes back by {worst}: {shares[worst]:.0%} of the way to the target.")
+        notes.append(f"Most comes back by {worst}: {shares[worst]:z.0%} of the way to the target.")
     notes.append("returns: 0, as the retrained model (or held-out rows); 1, as if nothing had been forgotten.")
     table = left_table(f"Attacks on {title}", "\n".join(notes))
     table.add_column("found by", overflow="fold")
@@ -39,7 +39,7 @@ def print_attacks(title: str, record: AttacksRecord) -> None:
                 f"{arrow} to retrained" if entry.get("target") is not None else arrow,
                 *("" if value is None else figure(value) for value in values),
                 between(entry.get("interval")),
-                f"{a.returns['value']:.0%}" + _share(a.returns.get("interval")) if first and a.returns else "",
+                f"{a.returns['value']:z.0%}" + _share(a.returns.get("interval")) if first and a.returns else "",
                 f"{sum(a.seconds.values()):.0f}" if first else "",
             )
         table.add_section()
@@ -47,4 +47,4 @@ def print_attacks(title: str, record: AttacksRecord) -> None:
 
 
 def _share(ends: Sequence[float] | None) -> str:
-    return "" if ends is None else f" ({ends[0]:.0%} to {ends[1]:.0%})"
+    return "" if ends is None else f" ({ends[0]:z.0%} to {ends[1]:z.0%})"

@@ -66,6 +66,8 @@ class IterationProgressBar(TQDMProgressBar):
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: object) -> None:
         """Count one more iteration and show its numbers, at most as often as ``mininterval`` says."""
         self.train_progress_bar.set_postfix(self.get_metrics(trainer, pl_module), refresh=False)
+        if trainer.should_stop:  # a one-shot method is done, a goal is reached or a budget is spent
+            self.train_progress_bar.total = self.train_progress_bar.n + 1
         self.train_progress_bar.update()
 
     def on_train_epoch_end(self, *_: object) -> None:

@@ -11,7 +11,7 @@ from lightning.pytorch.callbacks import Callback
 from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.data import Authors
 from ofmu_pl.evaluation.images import ImageEvaluation
-from ofmu_pl.modules import FineTune
+from ofmu_pl.modules import DoNothing, FineTune
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.budget import GradientBudget
@@ -97,8 +97,8 @@ class Fail(Callback):
             raise RuntimeError("full disk")
 
 
-def run(*callbacks):
-    module = FineTune(network=CausalLM(config=TINY), optimizer=lambda p: torch.optim.SGD(p, lr=0.1))
+def run(*callbacks, module=None):
+    module = module or FineTune(network=CausalLM(config=TINY), optimizer=lambda p: torch.optim.SGD(p, lr=0.1))
     data = Authors(authors=4, forget_authors=1, batch_size=16, streams=module.streams, num_batches=module.num_batches)
     trainer = quiet_trainer(12, callbacks=[IterationProgressBar(), *callbacks], enable_progress_bar=True)
     trainer.fit(module, datamodule=data)
@@ -107,7 +107,7 @@ def run(*callbacks):
 
 def shown(capsys):
     lines = capsys.readouterr().out.replace("\r", "\n").splitlines()
-    return [line for line in lines if line.startswith("FineTune:")]
+    return [line for line in lines if line.startswith(("FineTune:", "DoNothing:"))]
 
 
 def test_one_bar_over_all_epochs_ends_with_the_numbers_of_the_last_iteration(capsys):
@@ -116,6 +116,11 @@ def test_one_bar_over_all_epochs_ends_with_the_numbers_of_the_last_iteration(cap
     assert "| 0/12 [" in first
     assert "| 12/12 [" in last
     assert "L=" in last
+
+
+def test_the_bar_of_a_method_of_one_step_ends_with_it(capsys):
+    run(module=DoNothing(CausalLM(config=TINY)))
+    assert "| 1/1 [" in shown(capsys)[-1]
 
 
 def test_an_error_leaves_the_bar_where_it_was(capsys):
