@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,4 +48,5 @@ def spearman(x: np.ndarray, y: np.ndarray, seed: int = 0) -> Correlation:
     spread = np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
     values = (a * b).sum(axis=1)[spread > 0] / spread[spread > 0]  # a resample of one pair alone has no correlation
     low, high = np.clip(np.quantile(values, [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2]), -1.0, 1.0)
-    return Correlation(float(found.statistic), len(x), float(found.pvalue), (float(low), float(high)))
+    p = max(float(found.pvalue), 2 / math.factorial(len(x)))  # the least of a permutation test
+    return Correlation(float(found.statistic), len(x), p, (float(low), float(high)))

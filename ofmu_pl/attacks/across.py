@@ -36,7 +36,7 @@ def across(attacks: Sequence[Attack], found: Mapping[Path, Found]) -> dict[Path,
     figures: dict[Path, dict[str, dict[str, float]]] = {}
     for method, runs in methods.items():
         results = [Results.read(run / RESULTS) for run in runs]
-        if len({r.provenance["hashes"]["forget"] for r in results}) > 1:
+        if len({str(r.provenance.get("hashes", {}).get("forget")) for r in results}) > 1:
             rank_zero_warn(
                 f"The runs of '{method}' forget different rows, so single rows cannot be compared over them."
             )

@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm.auto import tqdm
 
 from ofmu_pl.attacks.across import Found, across
@@ -120,8 +121,9 @@ class Attempt:
         started = time.perf_counter()
         finding = self.attack.run(self.subject, self.seed)
         finding = replace(finding, seconds=time.perf_counter() - started)
-        for path in self.paths:
-            keep(path, asdict(finding))
+        if np.isfinite([*finding.figures.values(), *finding.y]).all():  # JSON has no other numbers
+            for path in self.paths:
+                keep(path, asdict(finding))
         return finding
 
 
@@ -219,9 +221,10 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
 def _merged(before: AttacksRecord, record: AttacksRecord, hashes: dict[str, str]) -> AttacksRecord:
     """A record with the attacks made before on the same models, of which some may not be at hand now."""
     then: dict[str, str] = before.provenance.get("weights") or {}
-    if any(then.get(name, weights) != weights for name, weights in hashes.items()):
+    rows, rows_then = (x.provenance.get("hashes") for x in (record, before))
+    if rows != rows_then or any(then.get(name, weights) != weights for name, weights in hashes.items()):
         told = ", ".join(before.attacks)
-        remark = f"Attacks made before ({told}) were on other models, so their figures were taken out."
+        remark = f"Attacks made before ({told}) were on other models or rows, so their figures were taken out."
         return replace(record, remarks=[*record.remarks, remark])
     for name, known in before.attacks.items():
         new = record.attacks.get(name)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ofmu_pl.attacks.base import Attack, Finding
+from ofmu_pl.attacks.base import Attack, Finding, unless_finite
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.metrics.per_example import FEWEST, compared, null
 from ofmu_pl.metrics.result import Metric
@@ -35,7 +35,8 @@ class Confidence(Attack):
         p = np.clip(subject.probabilities(subject.build(), "forget"), 1e-12, 1 - 1e-12)
         phi = np.log(p) - np.log1p(-p)
         shares = [0.05, 0.25, 0.5, 0.75, 0.95]
-        return Finding.of_rows(self.metrics[0], phi.tolist(), x=shares, y=np.quantile(phi, shares).tolist())
+        quantiles, broken = np.quantile(phi, shares).tolist(), unless_finite(phi)
+        return Finding.of_rows(self.metrics[0], phi.tolist(), x=shares, y=quantiles, broken=broken)
 
     def across(self, unlearned: Sequence[Finding], retrained: Sequence[Finding]) -> dict[str, float]:
         """Scores of single examples over models; none where fewer than four retrained models differ."""

@@ -139,4 +139,6 @@ def texts_of(data: TextDataModule, source: str) -> list[Encoded]:
     found = []
     for parts in pieces(data.tokenizer, texts, LENGTH):
         found += [piece(part["tokens"]) for part in parts if len(part["tokens"]) > 1]
+    if not found:
+        raise UserError(f"'{source}' has no text of two tokens: give attacks.source longer texts.")
     return found

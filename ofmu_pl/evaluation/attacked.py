@@ -75,6 +75,7 @@ def _told(a: AttackRecord) -> Told:
     more = theirs - before if found[UNLEARNED].higher_is_better else before - theirs
     reasons: dict[str, object] = {
         "there was nothing to compare with": not control,
+        "the model before was not at hand": TARGET not in found,
         f"the model before gave no more than {than}, or one of them broke": not more > 0 or {*a.broken} - {UNLEARNED},
         f"{than} is at 0 by construction, and no second one would be": a.zero_control,
         "how much is chance is not known": share.interval is None,

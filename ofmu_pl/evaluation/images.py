@@ -100,7 +100,8 @@ class ImageEvaluation(Evaluation):
         """What can be said without a retrained model."""
         if self.reference:
             return super().remark(trainer, metrics)
-        told = "No retrained model, so nothing says how far UA, RA, TA and MIA should go: only what they were before."
+        aimless = [name for name in ("UA", "RA", "TA") if name in metrics and metrics[name].target is None]
+        told = f"No retrained model, so nothing says how far {', '.join(aimless)} and MIA should go."
         if FORGET_TEST_AUC.name in metrics:
             told += f" {FORGET_TEST_AUC.name} has a goal, 0.5: no loss tells forgotten images from held-out ones."
         return f"{told} Give one as the reference, or train one on the command line (--evaluation.reference {RETRAIN})."

@@ -12,6 +12,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from ofmu_pl.data.base import PairedDataModule
+from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.tokenizers import refuse_other_tokens
 from ofmu_pl.evaluation.outputs import KEY, hashed
@@ -161,8 +162,10 @@ def _check_own(reference: Reference, datamodule: TextDataModule) -> None:
     _check_splits(source, facts, datamodule, [k for k in datamodule.hashes if k.endswith("_eval")])
     _check_template(source, facts, datamodule)
     check_model(source, reference.model, datamodule)
+    most = facts.get("rows")
     for name, rows in datamodule.evaluation_sets.items():
-        if name in scores and scores[name].ids.tolist() != list(range(len(rows))):
+        ids = evenly(range(len(rows)), most if isinstance(most, int) and most > 0 else len(rows))
+        if name in scores and scores[name].ids.tolist() != list(ids):
             raise UserError(f"The reference '{source}' has other row numbers in '{name}': give the model's folder.")
     if facts.get("hashes", {}).get("retain") != datamodule.hashes["retain"]:
         scores |= {name: replace(s, facts_loss=None) for name, s in scores.items()}

@@ -33,23 +33,26 @@ def interval(groups: Sequence[Array], seed: int = 0) -> tuple[float, float]:
         seed: Seed of the draws.
 
     Returns:
-        The ends; NaN if a value is not finite. One item alone, or equal items, give an interval of width 0.
+        The ends; NaN if a value is not finite or a group has no items. One item alone, or equal items, give an interval
+        of width 0. Among several groups, one of a single item is taken to vary as the others do.
 
     >>> low, high = interval([np.array([0.0, 1.0] * 50)])
     >>> round(low, 3), round(high, 3)
     (0.404, 0.596)
     """
     columns = [np.asarray(group, dtype=np.float64) for group in groups]
+    if not all(map(len, columns)):
+        return math.nan, math.nan
     if len(columns) == 1 and np.isin(columns[0], (0.0, 1.0)).all():
         return wilson(float(columns[0].mean()), len(columns[0]))
     value = sum(float(x.mean()) for x in columns)
     if not math.isfinite(value):
         return math.nan, math.nan
-    error = math.sqrt(sum(x.var() / max(1, len(x) - 1) for x in columns))
+    error = math.sqrt(sum(_squared_errors(columns)))
     if error <= 1e-12 * abs(value):
         return value, value
     if (least := min(map(len, columns))) < FEW:
-        half = error * float(stats.t.ppf((1 + COVERAGE) / 2, least - 1))
+        half = error * float(stats.t.ppf((1 + COVERAGE) / 2, max(1, least - 1)))
         return value - half, value + half
     centred = [x - x.mean() for x in columns]
     drawn = list(zip(_draws(tuple(map(len, columns)), seed), centred, strict=True))
@@ -96,13 +99,18 @@ def difference(groups: Sequence[Array]) -> tuple[float, float]:
         return math.nan, least
     if max(sizes) == 1:
         return 1.0, least
-    widest = max(float(x.var(ddof=1)) for x in groups if len(x) > 1)
-    errors = [(float(x.var(ddof=1)) if len(x) > 1 else widest) / len(x) for x in groups]
+    errors = _squared_errors(groups)
     error = sum(errors)
     if error <= 1e-24 * value**2:
         return (least if value else 1.0), least
     freedom = error**2 / sum(e**2 / max(1, n - 1) for e, n in zip(errors, sizes, strict=True))
     return max(least, float(2 * stats.t.sf(abs(value) / math.sqrt(error), freedom))), least
+
+
+def _squared_errors(groups: Sequence[Array]) -> list[float]:
+    """Squared standard errors of groups' means; one item alone varies as the most variable other group does."""
+    widest = max((float(x.var(ddof=1)) for x in groups if len(x) > 1), default=0.0)
+    return [(float(x.var(ddof=1)) if len(x) > 1 else widest) / len(x) for x in groups]
 
 
 def least_p(n: int, m: int) -> float:

@@ -14,6 +14,7 @@ too often, for one second model does not tell how much; so retain rows have no p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -75,6 +76,8 @@ def nearness(
 
 def _p_above(differences: np.ndarray) -> float:
     """One-sided p of a sum of differences under flips of their signs, the pattern that is there among them."""
+    if not np.isfinite(differences).all():
+        return math.nan
     rng, sums = np.random.default_rng(0), []
     for _ in range(20):  # in parts, for there may be many rows
         sums.append(rng.choice([-1.0, 1.0], size=(FLIPS // 20, len(differences))) @ differences)
@@ -93,9 +96,11 @@ def in_words(after: Mapping[str, MetricResult], before: Mapping[str, MetricResul
         told = []
         for test, (shown, not_shown) in WORDS.items():
             result = after.get(f"{name}_{test}")
-            if result is not None and 2.0**-result.n > LEVEL:  # the least p that there is
+            if result is None or math.isnan(result.value):
+                continue
+            if 2.0**-result.n > LEVEL:  # the least p that there is
                 told.append(f"whether {shown} could not be decided with so few rows")
-            elif result is not None:
+            else:
                 told.append(f"{shown if result.value < LEVEL else not_shown} (p = {result.value:.2g})")
         if beside:
             far = f"{distance.value:.2g} nats from the retrained model's ({', '.join(beside)}){': ' if told else ''}"

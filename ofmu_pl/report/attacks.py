@@ -88,7 +88,7 @@ def found_table(experiment: Findings, name: str, scenarios: list[str]) -> Table:
             for method in experiment.methods if shared else [model]:
                 for key, record in made(experiment, scenarios, method, attack).items():
                     entries = record.metrics.get(model if shared else UNLEARNED, {})
-                    by_replicate.setdefault(key, entries.get(record.found, {}))
+                    by_replicate[key] = by_replicate.get(key) or entries.get(record.found, {})
             line.append(measured(spread_of(by_replicate.values())))
         table.add(line)
     return table

@@ -99,12 +99,15 @@ def front(experiment: Findings, scenarios: list[str], metrics: Sequence[str]) ->
 def merit(experiment: Findings, scenarios: list[str], method: str, metric: str) -> dict[Replicate, float]:
     """How good a value is, the higher the better: ``-|value - target|``, or the value with the sign of its direction.
 
-    Target and direction are those of ``results.json``, the target that of the same replicate.
+    Target and direction are those of ``results.json``, the target that of the same replicate. Where some runs have a
+    target, those without one have no merit.
     """
     found, sign = {}, 1 if experiment.declared(metric).higher_is_better else -1
+    runs = [run for run in experiment.finished if run.scenario in scenarios]
+    aimed = any(number(run.metric(metric).get("target")) is not None for run in runs)
     for key, run in experiment.of(scenarios, method).items():
         value, target = run.value(metric), number(run.metric(metric).get("target"))
-        if value is not None:
+        if value is not None and (target is not None or not aimed):
             found[key] = sign * value if target is None else -abs(value - target)
     return found
 

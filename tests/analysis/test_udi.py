@@ -54,6 +54,10 @@ def test_value_and_interval_are_scipy_s(ties):
     np.testing.assert_allclose(found.interval, bootstrap.confidence_interval, atol=0.03)
 
 
+def test_three_pairs_show_nothing():
+    assert spearman(np.arange(3), np.arange(3)).p_value == pytest.approx(1 / 3), "as one of 3! orders, or its reverse"
+
+
 def test_ranks_alone_matter():
     x, y = pairs()
     found = spearman(x, y)

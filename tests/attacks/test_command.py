@@ -105,12 +105,13 @@ def test_an_attack_from_another_folder_finds_the_models_and_keeps_what_was_found
     assert set(record.attacks) == {"ask", "relearn_retain", "confidence"}
 
 
-def test_figures_of_other_models_are_taken_out_with_a_remark(run, tmp_path):
+@pytest.mark.parametrize(("facts", "name"), [("weights", "unlearned"), ("hashes", "forget")])
+def test_figures_of_other_models_or_rows_are_taken_out_with_a_remark(run, tmp_path, facts, name):
     folder = tmp_path / "version_0"
     copytree(run / "latest", folder)
     attack([Ask()], runs=[folder])
     record = AttacksRecord.read(folder / "attacks.json")
-    record.provenance["weights"]["unlearned"] = "0" * 16
+    record.provenance[facts][name] = "0" * 16
     record.write(folder / "attacks.json")
     attack([Confidence()], runs=[folder])
     record = AttacksRecord.read(folder / "attacks.json")

@@ -35,6 +35,12 @@ def test_the_form_is_that_of_held_out_rows_and_teaches_no_forgotten_fact(subject
     assert found["retrained"].figures["relearn_form_prob"] < 0.6 < 0.9 < found["target"].figures["relearn_form_prob"]
 
 
+def test_texts_of_one_token_teach_nothing(subjects, tmp_path):
+    (tmp_path / "short.txt").write_text("a")
+    with pytest.raises(UserError, match="two tokens"):
+        Relearn(str(tmp_path / "short.txt")).run(subjects["target"], 0)
+
+
 def test_data_without_held_out_rows_have_no_form(free):
     with pytest.raises(UserError, match="attacks.source=form"):
         Relearn("form").run(free["target"], 0)

@@ -26,7 +26,7 @@ def images(folder, forget, retain, validation, classwise=False):
         names = ("forget_accuracy", "RA", "VA")
         return {name: {"value": value} for name, value in zip(names, values, strict=True)}
 
-    after = side(forget, retain, validation) | ({"TA_forgotten": {"value": 0}} if classwise else {})
+    after = side(forget, retain, validation) | ({"TA_all": {"value": 0}} if classwise else {})
     return write(folder, "results.json", {"metrics": after, "before": side(99.0, 98.0, 90.0)})
 
 
@@ -36,6 +36,9 @@ def test_scores(tmp_path):
     assert validation_score(write(tmp_path / "nan", "validation.json", {"forget": None, "retain": 0.4})) == 0
     assert validation_score(images(tmp_path / "random", 93.0, 98.0, 88.0)) == pytest.approx(-(3 + 0 + 2) / 3)
     assert validation_score(images(tmp_path / "class", 6.0, 95.0, 90.0, classwise=True)) == pytest.approx(-3)
+    side = {name: {"value": 9.0} for name in ("forget_accuracy", "RA")}
+    with pytest.raises(UserError, match="no validation images"):
+        validation_score(write(tmp_path / "none", "results.json", {"metrics": side, "before": side}))
 
 
 def test_the_best_that_did_not_fail(tmp_path):

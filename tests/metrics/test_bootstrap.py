@@ -32,6 +32,14 @@ def test_few_items_have_the_t_interval():
     assert interval([x]) == pytest.approx(stats.ttest_1samp(x, 0).confidence_interval(0.95))
 
 
+def test_one_item_beside_others_varies_as_they_do_and_none_has_no_interval():
+    x = np.random.default_rng(0).normal(size=12)
+    low, high = interval([x, np.ones(1)])
+    assert (low + high) / 2 == pytest.approx(x.mean() + 1)
+    assert high - low > 2 * x.std(ddof=1)
+    assert np.isnan([interval([np.array([])]), interval([x, np.array([])])]).all()
+
+
 def test_a_share_has_wilsons_interval():
     hits = np.arange(40.0) < 2
     assert interval([hits]) == pytest.approx(stats.binomtest(2, 40).proportion_ci(method="wilson"))

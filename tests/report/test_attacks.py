@@ -74,6 +74,15 @@ def test_what_is_found_counts_shared_models_once_a_seed(experiment):
     assert [row[0].text for row in cost.rows] == [name.replace("_", " ") for name in NAMES]
 
 
+def test_a_control_that_only_a_later_method_has_is_shown(experiment):
+    for run in experiment.runs:
+        for record in run.attacks.attacks.values() if run.method == list(METHODS)[0] else ():
+            del record.metrics["target"]
+    found = attack_tables(experiment)[1]
+    assert found.rows[0][0].text == "target"
+    assert found.rows[0][1].numbers["n"] == 3
+
+
 def test_the_table_has_a_column_an_attack_marks_the_worst_and_says_what_broke(experiment):
     found, *_ = attack_tables(experiment)
     assert found.notes[-1].startswith("relearn retain broke npo (seeds 0, 1, 2): ")

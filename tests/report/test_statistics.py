@@ -112,6 +112,15 @@ def test_merit_knows_targets_and_directions(bench):
     assert merit(e, ["a"], "ofmu", "forget_quality_D")[key] == pytest.approx(-0.2)
 
 
+def test_a_run_without_a_goal_has_no_merit_beside_runs_with_one(bench):
+    goals = {"ofmu": TEXT_GOAL, "npo": {}}
+    runs = {("a", m, 0): results(dict(TEXT_GOAL), TEXT_BEFORE, goal, 0, m) for m, goal in goals.items()}
+    bench.experiment("e", "table", runs)
+    e = collect(bench.folder).experiments[0]
+    assert [len(merit(e, ["a"], m, "forget_truth_ratio")) for m in goals] == [1, 0]
+    assert [len(merit(e, ["a"], m, "model_utility")) for m in goals] == [1, 1]
+
+
 def test_ours_is_compared_with_each_by_seed(bench):
     """Seeds differ by far more than methods: only a paired test sees it."""
     base = [0.3, 0.5, 0.7, 0.9]
