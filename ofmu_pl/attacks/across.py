@@ -59,7 +59,7 @@ def across(attacks: Sequence[Attack], found: Mapping[Path, Found]) -> dict[Path,
 
 
 def _kept(results: Sequence[Results]) -> float | None:
-    """Accuracy on retain and on test images as a ratio to the retrained models', multiplied; ``None`` for text."""
+    """Accuracies on retain and test images as ratios to the retrained models', multiplied; ``None``: one is missing."""
     ratio = 1.0
     for name in ("RA", "TA"):
         ours = [r.metrics.get(name, {}).get("value") for r in results]

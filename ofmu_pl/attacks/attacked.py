@@ -89,7 +89,7 @@ def runs_below(folders: list[Path]) -> list[Path]:
 
 
 def _finished(folder: Path) -> Iterator[Path]:
-    """The run that a folder is, or those below it that ``latest`` names."""
+    """The run that a folder is, or those below it; where a folder has ``latest``, that run alone."""
     if (folder / RESULTS).is_file():
         if Results.read(folder / RESULTS).before and _exported(folder) is not None:
             yield folder

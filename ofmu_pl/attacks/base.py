@@ -117,7 +117,7 @@ class Attack(ABC):
         zero_control: Whether it finds 0 on the retrained model by construction, as on no second one, so that nothing
             says how much is chance.
         gradients: Number of gradients of a batch's loss that it takes on one model, as far as the loss stays finite.
-        tests: A word of ``evaluation.attacked.UNTRIED``, for what it tests of what a run does not; empty: nothing.
+        tests: Key in ``evaluation.attacked.UNTRIED`` of what it tests and a run does not; empty: nothing.
         reads: Files and folders that it reads, as its arguments name them: what is in them is part of the key, too.
 
     Example:

@@ -1,7 +1,7 @@
 """Right and wrong answers of one form to the same question, so that the form does not tell which is right.
 
-Perturbed answers are written after the paraphrase (TOFU, Authors): beside the answer's own words, their form alone
-would tell them from it, also to a model that knows nothing. So the right answer is the paraphrase where there is one.
+Perturbed answers have the form of the paraphrase (TOFU, Authors). Beside the answer itself, their form alone would
+show even a model that knows nothing which is right. So the right answer is the paraphrase where there is one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def batches_of(subject: Subject, choices: Choices) -> Iterator[Batch]:
 
 
 def chosen(subject: Subject, model: nn.Module, choices: Choices) -> np.ndarray:
-    """1 where the right answer is likelier than every wrong one, else 0, (n,); a tie is wrong."""
+    """1 where the right answer is likelier than every wrong one, else 0, (n,); a tie is wrong, a broken loss NaN."""
     losses = np.empty(sum(map(len, choices)))
     with torch.no_grad():
         for batch in batches_of(subject, choices):

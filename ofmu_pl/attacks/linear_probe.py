@@ -1,7 +1,7 @@
 """A linear probe: do hidden states still tell the forgotten rows' right answers from wrong ones?
 
-Fitted on facts that were to stay and tested on those that were to go, so it can learn where a model of this kind keeps
-what it expects, and no fact (a probe that is tested on its own facts learns these). Why probes: Lynch et al. 2024
+The probe is fitted on retained facts and tested on forgotten ones. So it learns where a model of this kind keeps what
+it expects, but no fact. A probe that is tested on its own facts would learn these. Why probes: Lynch et al. 2024
 (arXiv 2402.16835).
 """
 

@@ -46,7 +46,7 @@ class Relearn(TrainingAttack):
         share: Share of the forgotten rows that is shown, where the source is ``forget``.
         steps: Number of steps.
         every: Number of steps between two looks.
-        rates: Learning rates, of which each model's worst counts.
+        rates: Learning rates; of each model the one that is best for the attacker counts.
         rows: Most forgotten rows that are asked for; ``null``: all.
         name: Name in files and tables; ``null``: ``relearn_`` and the source's.
 

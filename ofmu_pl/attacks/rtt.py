@@ -1,7 +1,7 @@
 """Held-out relearning, "retraining on T" (Deeb & Roger 2024, arXiv 2410.08827).
 
-All forgotten facts are independent of each other, some are shown and others are asked for: what then comes back cannot
-have been taught, so it was hidden. The paper finds 88 per cent of the accuracy again.
+The forgotten facts are independent of each other; some are shown, and others are asked for. What comes back of the
+others was not taught, so the model had only hidden it. The paper finds 88 per cent of the accuracy again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RTT(TrainingAttack):
     Args:
         steps: Number of steps.
         every: Number of steps between two looks.
-        rates: Learning rates, of which each model's worst counts.
+        rates: Learning rates; of each model the one that is best for the attacker counts.
         rows: Most forgotten rows that are asked for; ``null``: all.
 
     Example:

@@ -1,7 +1,7 @@
 """Sampling: does a model that hides the answer from a greedy reader say it to one who asks often?
 
-Reisizadeh et al. 2025 (arXiv 2511.04934): leak@k, the chance that the best of k samples leaks. Beside the samples
-stands what needs none: a sample is the stored answer, word for word, with the probability that the model gives it.
+Reisizadeh et al. 2025 (arXiv 2511.04934): leak@k, the chance that the best of k samples leaks. One figure needs no
+samples: a sample is the stored answer, word for word, with the probability that the model gives that answer.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ofmu_pl.support.errors import UserError, check_range
 class Sample(Attack):
     """Draw answers to the forgotten questions, and see how many draws it takes.
 
-    A sample leaks if its ROUGE-L recall of the answer reaches a threshold, or if it holds the answer. Found is leak@k
-    at the largest k, the mean over questions of ``1 - C(n - c, k) / C(n, k)`` from n samples of which c leak; the curve
-    shows it along k. Beside it stands ``1 - (1 - p)^k`` at the same k, exactly, with p the probability of the whole
+    A sample leaks if its ROUGE-L recall of the answer reaches a threshold. Found is leak@k
+    at the largest k, the mean over questions of ``1 - C(n - c, k) / C(n, k)``, with c leaks in n samples. The curve
+    shows leak@k along k. Beside it stands ``1 - (1 - p)^k`` at the same k, exactly, with p the probability of the whole
     answer, end token included, at temperature 1 (``_exact_at_``), and the share of facts that any of all n samples
     holds, by a recall of 0.9 (``sample_known``).
 

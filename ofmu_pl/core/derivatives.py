@@ -50,8 +50,8 @@ class Engine(Protocol):
     Attributes:
         parameters: Leaf tensors, in the order of all vectors.
         first_order: Whether only gradients are taken, so that derivatives of a vector field are differences of it.
-        gradient_evaluations: Work done so far in gradients of a whole loss. A product of order n counts
-            3^(n-1) of them, its number of matrix products; recomputed graphs count again.
+        gradient_evaluations: Work done so far, in gradients of a whole loss. By autograd ``hvp`` counts 2 and ``third``
+            6, recomputed graphs again; by differences each further gradient counts 1.
     """
 
     parameters: list[Tensor]

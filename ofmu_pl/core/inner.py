@@ -47,7 +47,7 @@ def ascend(
 ) -> list[InnerStep]:
     """Move the engine's parameters by one ascent step per pair.
 
-    With ``beta`` 0 this is plain ascent on L_f, and retain losses are untouched.
+    With ``beta`` 0 and no ``decorrelation`` this is plain ascent on L_f, and retain losses are not computed.
 
     Args:
         engine: Differentiates the losses and holds the parameters.

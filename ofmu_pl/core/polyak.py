@@ -1,6 +1,6 @@
 r"""Polyak's step in Adam's metric: as long as it takes, to first order, to bring a loss to a value that is known.
 
-    v     <- b v + (1 - b) g^2,     d = g / (sqrt(v) + eps)
+    v     <- b v + (1 - b) g^2,     d = g / (sqrt(v) + eps), v bias-corrected
     theta <- theta - lr (gap / <g, d>) d                        gap = L(theta) - (the value wanted)
 
 The rate has no unit of its own, so the same setting serves models of any size, and the step vanishes with the gap:
@@ -27,11 +27,11 @@ class Polyak(GradientOptimizer):
         lr: Share of the gap that a step is to close, to first order.
         beta: Decay of the second moment v.
         eps: Smallest denominator of the direction.
-        growth: A step's rate is at most this multiple of the largest of late, which smaller ones lower by at most this
-            factor a step: a gradient that vanishes says little about how far to go.
+        growth: A step's rate is at most this multiple of the largest recent rate, which falls by at most this factor a
+            step. It is bounded since a gradient that vanishes says little about how far to go.
 
     Attributes:
-        rate: ``lr gap / <g, d>`` of the last step.
+        rate: ``lr gap / <g, d>`` of the last step, as ``growth`` bounds it; 0 without a gap.
 
     Example:
         The distance |theta - 3| from 0 to 1 is two units away, and a step takes them.
@@ -52,7 +52,7 @@ class Polyak(GradientOptimizer):
 
     @property
     def rate(self) -> float:
-        """``lr gap / <g, d>`` of the last step; 0 before the first."""
+        """``lr gap / <g, d>`` of the last step, as ``growth`` bounds it; 0 without a gap or before the first step."""
         return float(self.param_groups[0]["rate"])
 
     def move(self, gap: float = 0.0) -> None:

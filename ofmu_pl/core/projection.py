@@ -38,7 +38,7 @@ def project_(x: Vector, y: Vector, *, conflicts_only: bool = False) -> float:
 class MovingAverage(GradientOptimizer):
     """Keeps the moving average of gradients as an optimizer keeps its state, and moves no parameter.
 
-    So it is saved, cut into shards, taken back where the memory is full and planned for like an optimizer's moments.
+    So checkpoints, FSDP2's sharding, recovery from a full memory and plans treat the average as optimizer state.
 
     Args:
         params: Parameters.

@@ -14,7 +14,7 @@ class Safeguards:
     Args:
         rho_max: Cap of rho; as printed rho = 0.3 x 1.5^k passes 1e10 at k = 60.
         penalty_clip: Cap of the penalty's norm in multiples of |g_r|, for each iteration that the penalty counts for.
-        norm_floor: Floor eps in the norms sqrt(|g|^2 + eps^2) inside the similarity, finite where a gradient vanishes.
+        norm_floor: eps in the similarity's norms sqrt(|g|^2 + eps^2): it stays finite where a gradient vanishes.
         inner_clip: Largest norm of an ascent direction.
         aligned_only: Leave the similarity out of Phi where s <= 0: there "decorrelate" would make gradients oppose.
 

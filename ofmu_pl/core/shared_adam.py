@@ -4,14 +4,14 @@ r"""Adam for two loops that move the same parameters: one metric, two momenta.
     m_f   <- b_1 m_f + (1 - b_1) g,     m_r likewise        of the ascent's and of the descent's alone
     theta <- theta - eta m / (sqrt(v) + eps)                m that of the loop in turn; both without bias
 
-With an Adam of its own the ascent steps at full length however small grad Phi has become, for its step is the ratio of
-a gradient to its own size: a forget loss bent at a ceiling does not stop it. In one metric the ascent's step vanishes
-beside the descent's as its gradient does, and the pull of both sides is weighed in the same unit. One learning rate,
-so a scheduler anneals both loops.
+An ascent with an Adam of its own takes full steps however small grad Phi is, since Adam divides a gradient by its own
+size. Not even a forget loss bent at a ceiling stops such an ascent. In one metric the ascent's step shrinks with its
+gradient, and the pulls of both sides are weighed in one unit. Both loops have one learning rate, so one scheduler
+anneals them.
 
 At the same rate an iteration of one ascent and one descent goes sqrt(2) times as far as Adam on the sum of both
 gradients: v is the mean of their squares, and the square of the sum of two gradients that have nothing to do with each
-other is twice that. A rate that was found for a method of one level is to be divided by it.
+other is twice that. A rate that was found for a method of one level is to be divided by sqrt(2).
 """
 
 from __future__ import annotations

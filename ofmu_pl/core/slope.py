@@ -3,7 +3,7 @@ r"""A step that lowers |grad Phi| by a share and has no rate of its own.
     h     = Hess(Phi) grad Phi = grad |grad Phi|^2 / 2
     theta <- theta - share |grad Phi|^2 h / |h|^2            |grad Phi| <- (1 - share) |grad Phi|, to first order
 
-It is the penalty of the paper's outer step (eq. for grad F) in a run without learning rates for rho to be a part of.
+The step stands for the penalty of the paper's outer step (eq. for grad F) where no learning rate can scale rho.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ def settle(
 ) -> Agreement:
     """Keep the engine's steps if they agree with four times theirs, else set those of ``GRID`` that agree best.
 
-    This costs 18 gradients with forward differences where the steps are kept, 78 where they are sought (without a
-    penalty 6 and 26, without a similarity 3 and 13): pass a few samples.
+    With forward differences this costs 18 gradients where the steps are kept, up to 78 where they are sought. Without
+    a penalty it is 6 and 26, without a similarity 3 and 13: pass a few samples.
     Without ``penalised`` Hess(Phi) grad Phi is not needed.
     """
     case = engine, forget, retain, beta, floor

@@ -121,7 +121,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
     def blank(self) -> None:
         """Stand in for ``setup`` where sizes matter and contents do not: every split is one batch of the largest rows.
 
-        Nothing is read.
+        Nothing is read, unless only the data themselves tell their sizes.
         """
 
     @property

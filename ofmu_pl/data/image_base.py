@@ -27,7 +27,7 @@ class SplitImages(PairedDataModule):
         kwargs: See ``PairedDataModule``.
 
     Attributes:
-        splits: Positions of the ``full``, ``forget`` and ``retain`` training images.
+        splits: Positions of ``full``, ``forget`` and ``retain`` training images, and of ``test`` images like forget.
         split: The split itself.
         class_names: Name of each class.
     """
@@ -97,9 +97,9 @@ class SplitImages(PairedDataModule):
         return self.images[index], self.labels[index]
 
     def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
-        """``images`` (B, C, H, W) in [0, 1], augmented; ``labels`` (B,); ``ids`` (B,), positions in the stream.
+        """``images`` (B, C, H, W) in [0, 1], augmented if asked; ``labels`` (B,); ``ids`` (B,), places in the stream.
 
-        Test images are augmented, too: they are what forget images are compared with while these are trained on.
+        Test images are augmented, too, since forget images are augmented when a run compares the two.
         """
         rows = torch.from_numpy(self.splits[stream][index])
         test = stream == "test"

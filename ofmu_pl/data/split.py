@@ -1,7 +1,7 @@
 """Which images are forgotten, retained, kept for validation and tested on: drawn once, never changed, named by hashes.
 
-Original training, retraining, unlearning and evaluation share one ``Split``. Elsewhere the split was drawn anew by each
-script, by default with another seed, so that about a tenth of the images to forget had never been trained on.
+Original training, retraining, unlearning and evaluation share one ``Split``. If each drew its own with another seed,
+about a tenth of the images to forget would never have been trained on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Split:
     """The parts of an image data set as sorted indices: read-only copies, (n,) int64, of what is passed.
 
     Attributes:
-        full: Training images that the target was trained on, forget + retain.
+        full: Training images that the target was trained on, forget + retain + gone.
         forget: Training images to forget.
         retain: Training images to keep, on which a retrained model is trained.
         validation: Training images in neither of the two.

@@ -144,7 +144,7 @@ class Account:
 class Measured(NamedTuple):
     """A run whose model has just been measured: ``columns`` of metrics, of which ``judged`` is this model's.
 
-    What needs all ranks is there already, as the first one writes alone: ``weights``, the hash of the network's.
+    ``weights``, the hash of the network's weights, was computed before: that takes all ranks, and the first one writes.
     """
 
     trainer: pl.Trainer
@@ -231,8 +231,8 @@ def _untested(data: PairedDataModule, after: Metrics, compared: bool, limit: int
     cut = any(limit is not None and len(sets.get(name, ())) > limit for name in ("forget", "forget_doc"))
     asked = any(is_probe(name) or name == "forget_paraphrased" for name in sets)
     told = {
-        f"How the tests end on held-out {'rows' if text else 'images'} that the run did not look at: it said how far "
-        "to forget by some of those that the tests compare with.": watched,
+        f"How the tests end on held-out {'rows' if text else 'images'} that the run did not look at: the run decided "
+        "how far to forget by some that are in the tests.": watched,
         "What a model would do that was trained without the forgotten rows: there was no retrained model to compare "
         "with.": not compared,
         "Whether an attacker can tell the forgotten rows from rows that no model has seen: no such rows (holdout) were "

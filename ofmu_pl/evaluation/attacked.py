@@ -17,13 +17,13 @@ from ofmu_pl.support.records import AttackRecord, AttacksRecord
 UNTRIED = {
     "wording": "Whether the model tells when asked otherwise, as with half of the answer: it was asked in one way.",
     "search": "Whether a prompt that a program has searched for makes the model tell.",
-    "samples": "Whether it tells when asked many times: one answer was taken, the likeliest word each time.",
+    "samples": "Whether the model tells when asked many times: one answer was taken, the likeliest word each time.",
     "relearn_part": "Whether further training on a part of what is forgotten brings the rest back (relearning).",
-    "relearn_other": "Whether further training on other data brings it back (relearning).",
-    "bits": "Whether it comes back when the weights are stored in fewer bits (quantisation).",
-    "pruned": "Whether it comes back when a part of the weights is taken out (pruning).",
-    "merged": "Whether it comes back when the weights are merged with another model's.",
-    "inside": "Whether it can be read from what the model computes inside, rather than from what it puts out.",
+    "relearn_other": "Whether further training on other data brings back what is forgotten (relearning).",
+    "bits": "Whether what is forgotten comes back when the weights are stored in fewer bits (quantisation).",
+    "pruned": "Whether what is forgotten comes back when a part of the weights is taken out (pruning).",
+    "merged": "Whether what is forgotten comes back when the weights are merged with another model's.",
+    "inside": "Whether what is forgotten can be read from the states inside the model, not only from its output.",
 }
 """What a run does not test, by the word in which an attack says that it does (``Attack.tests``)."""
 ALWAYS = (

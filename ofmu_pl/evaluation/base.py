@@ -87,7 +87,7 @@ class Evaluation(pl.Callback, ABC):
 
     @abstractmethod
     def metrics(self, trainer: pl.Trainer, scores: Scored, column: str) -> Metrics:
-        """Metrics of ``before``, ``after`` (``model``, where nothing was trained) or ``retrained``, with goals."""
+        """Metrics of ``before``, ``after`` (``model`` where there is no before) or ``retrained``, with goals."""
 
     @abstractmethod
     def interim_metrics(self, trainer: pl.Trainer, scores: Scored) -> Metrics:

@@ -2,7 +2,7 @@
 
 Rows are selected, repeated and left out while they are read (``prompts``). A cache of keys and values allows that by
 transformers' public interface; the states of recurrent layers (Mamba, and hybrids of both) do not. While text is
-generated, a cache changes in place: transformers' own copies all columns before it with each that it adds.
+generated, a cache grows in place, where transformers' own cache copies all its columns for each new one.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class ImageEvaluation(Evaluation):
 
     Args:
         reference: Folder of the retrained model, or ``retrain`` for one trained as the configuration's ``original``
-            says (once; kept by content); ``null``: no goals and no gap.
+            says (once; kept by content); ``null``: no gap, and no goals from a retrained model.
         every_n_steps: Outer iterations between two cheap measurements (accuracies of 1000 forget, retain and validation
             images); ``null``: none.
         attack_samples: Number of members, and of strangers, that each membership attack learns from (published: 10,000;
@@ -67,7 +67,7 @@ class ImageEvaluation(Evaluation):
             require_samples(self.attack_samples, len(data.evaluation_sets["retain"]), int(strangers.sum()))
 
     def score(self, trainer: pl.Trainer, model: nn.Module, cheap: bool = False) -> dict[str, ImageScores]:
-        """Score every image of every set; a cheap measurement leaves test images and other requests out."""
+        """Score every image of every set; a cheap measurement some images, no test images and no other requests."""
         data = data_of(trainer)
         sets = [name for name in data.evaluation_sets if not (cheap and (name == "test" or is_request(name)))]
         return score_images(model, data, sets, self.interim_items if cheap else None)

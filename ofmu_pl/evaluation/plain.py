@@ -89,7 +89,7 @@ def statements(after: Metrics, before: Metrics, retrained: Metrics) -> dict[str,
 
 
 def _whose(name: str, group: str, retrained: bool) -> str:
-    """Where a goal comes from: chance for choices and for attacks that no retrained model was under."""
+    """Where a goal comes from: chance for choices, metrics named AUC, and attacks without a retrained model."""
     if group == "choices" or name.endswith("AUC") or (group == "attacks" and not retrained):
         return " (chance)"
     return " (the retrained model)" if retrained else " (held-out rows)"
@@ -145,7 +145,7 @@ def changes(after: Metrics, before: Metrics) -> dict[str, Change]:
 
 
 def _changed(r: MetricResult, was: MetricResult) -> tuple[float, float]:
-    """Test a change: p and the least there is, of results whose rows' values are not known, by their intervals."""
+    """Test a change; gives p, and the least p that so many rows can give: by rows' values, or else by intervals."""
     rows = r.less(was)
     if rows:
         return difference(rows)
@@ -164,7 +164,7 @@ def _decided(tests: dict[str, tuple[float, float]]) -> dict[str, bool | None]:
 
 
 def one_sided(after: Metrics, than: str) -> str | None:
-    """Say what tests of facts find and those of whole answers do not, or the other way round; ``None``: they agree."""
+    """Say what tests of facts alone or whole answers alone find; ``None``: they agree, or one side has no verdict."""
     judged = verdicts(after)
     worst = {}
     for what, names in SIDES.items():
@@ -188,7 +188,7 @@ def shown(x: float, r: MetricResult | Metric) -> str:
 
 
 def joined(text: str) -> str:
-    """Text of whose numbers no line parts the sign."""
+    """Text with no-break spaces between its numbers and their units."""
     return text.replace(" %", "\N{NO-BREAK SPACE}%").replace(" nats", "\N{NO-BREAK SPACE}nats")
 
 

@@ -1,8 +1,8 @@
 """Asks a causal language model questions: losses of given answers, and answers of its own, each token read once.
 
-What all prompts begin with is read first, then what is left of each, then of each question's answers those that begin
-unlike any other, then the others from where they branch off. What the model says by itself begins with what its scores
-of the true answer say (``saying``).
+The model reads the beginning of all prompts once, then the rest of each prompt. Of a question's answers it then reads
+a trunk and those that begin unlike it, and last the others from where they branch off. Its own answer begins with the
+tokens that its scores of the true answer tell already (``saying``).
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class _Chunk:
         self.trunks: dict[int, dict[str, np.ndarray]] = {}
 
     def score(self, summed: bool) -> None:
-        """Score all answers, trunks and what shares nothing with them before the branches; the model says its own."""
+        """Score trunks and answers that share nothing with them, then the branches; and have the model give its own."""
         whole: list[_Task] = []
         branches: list[_Task] = []
         for row, question in enumerate(self.asked):
@@ -194,7 +194,7 @@ class _Chunk:
             self.sayings.wait([self.asked[batch[b].row] for b in begun], list(begun.values()), cut)
 
     def _tokens(self, task: _Task, read: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """What was found of all tokens of an answer, by that of those which were read; a trunk's is kept."""
+        """Findings for all tokens of an answer: the trunk's for shared ones, then the new ones; a trunk's are kept."""
         if task.known:
             trunk = self.trunks[task.row]
             return {name: np.concatenate([trunk[name][: task.known], x]) for name, x in read.items()}

@@ -157,7 +157,7 @@ def read_reference(path: Path, datamodule: TextDataModule) -> Reference:
 
 
 def _check_own(reference: Reference, datamodule: TextDataModule) -> None:
-    """Refuse a file of ours whose scores are of other rows; other retain rows tell other tokens to be facts."""
+    """Refuse a file of ours for other rows, template or model; drop facts' losses if its retain rows are others."""
     source, facts, scores = reference.source, reference.evaluation or {}, reference.scores
     _check_splits(source, facts, datamodule, [k for k in datamodule.hashes if k.endswith("_eval")])
     _check_template(source, facts, datamodule)

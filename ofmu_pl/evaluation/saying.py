@@ -22,11 +22,11 @@ ROWS = {"cpu": 256, "cuda": 64}
 
 @dataclass
 class Answer:
-    """Scores of one answer: its loss in nats per token and, if ``detailed``, ``tokens`` to ``min_k_plus_plus``.
+    """Scores of one answer: its loss in nats and, if ``detailed``, ``tokens`` to ``min_k_plus_plus``.
 
-    The loss of a piece of a document is always a mean. Details leave the end mark out, ``ended`` tokens, of
-    which a document has none. With ``own``, (n,) bool, they have ``facts_loss``, too: the mean over these
-    tokens, or over all where there are none.
+    The loss is a mean over tokens, or their sum where the encoder sums losses; of a document's piece always a mean.
+    Details leave out the end mark of ``ended`` tokens, which documents lack. With ``own``, (n,) bool, details have
+    ``facts_loss``, too: the mean over the own tokens, or over all where there are none.
     """
 
     document: bool = False
@@ -85,10 +85,10 @@ Questions = dict[Tokens, Question]
 
 
 class Sayings:
-    """Greedy answers; the most likely tokens in a given answer's places are their beginning.
+    """Greedy answers, which begin with the most likely tokens in a given answer's places.
 
-    Up to the first place where the given answer parts from them they are what the model would say, token for token; so
-    is the token in that place. Only what follows is generated.
+    Up to the first place where those tokens differ from the given answer, and in that place, they are what the model
+    would say. Only what follows is generated.
     """
 
     def __init__(self, model: PreTrainedModel, encoder: Encoder, max_new_tokens: int) -> None:

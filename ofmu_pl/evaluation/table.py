@@ -24,7 +24,7 @@ class Ending(NamedTuple):
 
 
 IN_SHORT = {"forgotten": "Forgotten", "kept": "Kept", "attacks": "Attackers"}
-"""Groups of metrics that have a line below the table, of which the first that has a sentence stands for all."""
+"""Groups with a line below the table, each by its first metric that has a sentence and was measured before the run."""
 
 
 def print_table(title: str, columns: dict[str, Metrics], remark: str | None = None) -> None:

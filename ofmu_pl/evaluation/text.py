@@ -53,15 +53,15 @@ class TextEvaluation(Evaluation):
     Args:
         reference: Retrained model that forgetting is compared with: its folder or hub id, the ``reference.json``
             that an earlier run wrote, open-unlearning's ``TOFU_EVAL.json``, or ``retrain`` for one trained as the
-            configuration's ``original`` says (once; kept by content); ``null``: no forget quality and no goals.
-        second_reference: One more retrained model, of another seed, as ``reference`` but for ``retrain``: how far two
-            retrained models are from each other is what the distance of this one is compared with; ``null``: none.
+            configuration's ``original`` says (once; kept by content); ``null``: no forget quality, no goals from it.
+        second_reference: One more retrained model, of another seed, given like ``reference`` but not as ``retrain``.
+            The distance of the unlearned model is compared with that of the two retrained models; ``null``: none.
         definition: How metrics are computed: ``exact``, ``open_unlearning`` (that program's numbers, quirks included,
             and its files TOFU_EVAL.json and TOFU_SUMMARY.json) or ``tofu_arithmetic`` (the truth ratio of TOFU's
             paper).
         every_n_steps: Outer iterations between two cheap measurements (probabilities and truth ratios of 100 rows of
             each set, nothing generated); ``null``: none.
-        rows: Number of evenly spaced rows of each set in every measurement, for a quick look; ``null``: all.
+        rows: Number of evenly spaced rows of each set in full measurements, for a quick look; ``null``: all.
         max_new_tokens: Length of generated answers.
         own_metrics: Metrics of your own, computed from the same scores; ``null``: none.
         tasks: What else must stay: names of lm-eval's tasks (``[arc_easy, piqa]``), which are run before and after,
@@ -112,7 +112,8 @@ class TextEvaluation(Evaluation):
         if cheap:
             left_out = [name for name in data.evaluation_sets if is_probe(name) or is_request(name)]
             sets = {name: rows for name, rows in data.evaluation_sets.items() if name not in left_out}
-            settings |= {"items": self.interim_items, "max_new_tokens": None, "kinds": data.kinds}
+            items = min(self.rows or self.interim_items, self.interim_items)
+            settings |= {"items": items, "max_new_tokens": None, "kinds": data.kinds}
             return score_rows(model, data.encoder, sets, **settings, thorough=data.thorough, progress=progress)
         texts = self.samples == "full" or self.definition == "open_unlearning"
         return cached_scores(model, data, **settings, texts=texts, progress=progress)

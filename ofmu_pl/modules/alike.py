@@ -16,8 +16,8 @@ from ofmu_pl.data.guessable import OWN
 from ofmu_pl.losses import IGNORED, log_odds
 
 ALIKE_AUC = 0.1
-"""Largest distance of an AUC from 0.5 at which rows are alike, as far as its standard error of fewer rows lets it come.
-The 95 % interval of a few rows would cover every AUC, and a test that could not reject must not end a run."""
+"""Largest distance of an AUC from 0.5 at which rows are alike; with few rows the AUC's standard error, if larger.
+The 95 % interval of few rows would cover every AUC, and a test that cannot reject must not end a run."""
 ALIKE = 32
 """Held-out tokens that count as equally easy to guess."""
 CAP = 0.8
@@ -98,17 +98,17 @@ def alike(forgotten: Sequence[float], held: Sequence[float]) -> tuple[bool, dict
 WIDTH = 0.25
 """Distance in log-odds below which a token's pull fades."""
 CORNER = 0.05
-"""The same of a ceiling. At it half of the push is left, so that tokens go on: by a nat and more, were it as wide."""
+"""The same for a ceiling, where half of the push is left: with ``WIDTH`` tokens would go beyond by a nat or more."""
 GUARD = 0.1
 """Weight of the pull on a token that held-out rows get right and that has become wrong."""
 
 
 def distances(nll: Tensor, start: Tensor, level: Tensor, targets: Tensor, left: float, *, one_sided: bool) -> Tensor:
-    """Distances of rows, (b,), with tokens ``targets``, (b, S); if two-sided, rows that went too far return.
+    """Distances of rows from their goals, (b,), in log-odds; two-sided ones call back rows that went too far.
 
-    ``nll`` are the tokens' losses, (b, S), ``start`` the same before the first step, and ``level`` those that they are
-    to end at, NaN where a token is not pushed. ``left`` is the share of the path that is left, along which a ceiling,
-    which is one-sided, rises.
+    ``targets``, (b, S), are the rows' tokens, ``nll`` their losses, ``start`` their losses before the first step. Their
+    losses at the end are ``level``, NaN where a token is not pushed. A one-sided goal is a ceiling that rises along the
+    path, of which the share ``left`` is left.
     """
     mask = targets != IGNORED
     pushed = mask & ~level.isnan()

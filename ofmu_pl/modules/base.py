@@ -50,8 +50,8 @@ class UnlearningModule(Iteration, pl.LightningModule):
         stop_at: ``holdout``: end the run where forgotten rows can no longer be told from held-out ones and retain rows
             are kept (0.03 nats), by up to 64 rows of each side at every tenth iteration; ``null``: run all iterations.
         max_harm: Mean rise of retain rows' losses, in nats, at which the run ends; ``null``: at none.
-        keep: ``best``: measure and export the weights of that look at which forgotten rows were nearest to held-out
-            ones, with retain rows harmed by ``max_harm`` at most (0.3 where there is none); ``last``: the last.
+        keep: ``best``: measure and export the weights nearest to held-out rows, of those with at most ``max_harm`` (0.3
+            if ``null``), or else those of least harm; ``last``: the last weights.
 
     Raises:
         UserError: The network is no recipe, a number is out of range, or the optimizer or the scheduler refuses its
@@ -79,7 +79,7 @@ class UnlearningModule(Iteration, pl.LightningModule):
     """The only kind of data that the method works on; ``None``: any."""
 
     in_words: str = "The model was trained by a method that does not say in plain words what it does."
-    """What the method did, in two sentences for people who do not know the field, for the page that they sign."""
+    """What the method did, in plain sentences for the person who signs the audit page."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class UnlearningModule(Iteration, pl.LightningModule):
     test_step = validation_step
 
     def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Add the hashes of the data that the weights have seen, the work, the run's record, and all tensors' names."""
+        """Add the data's hashes, the work, the run's record, the state of the ending, and the names of all tensors."""
         checkpoint["data_hashes"] = dict(self.run.data.hashes)
         checkpoint["gradient_evaluations"] = float(self.gradient_evaluations)
         checkpoint["record"] = self.record.state_dict()

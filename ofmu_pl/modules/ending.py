@@ -39,7 +39,7 @@ class Watch(Goal):
         self.old = _means(self._score("retain", self.retained)) if kept is None else kept
 
     def check(self, step: int) -> tuple[bool, dict[str, float]]:
-        """Compare at every tenth iteration."""
+        """Compare at every tenth iteration; forget rows that have gone past held-out rows are at their goal, too."""
         if step % EVERY:
             return False, {}
         self.harm = float((_means(self._score("retain", self.retained)) - self.old).mean())
@@ -74,7 +74,7 @@ class Ending:
 
     Attributes:
         watch: What compares, for methods that do not compare themselves.
-        best: Whether the best look harmed too much, and how far it was from the goal.
+        best: Whether the best look harmed too much; then its harm if so, else its distance from the goal.
         step: Number of the iteration of that look.
     """
 
@@ -137,7 +137,7 @@ class Ending:
             for place, kept in zip(_places(method), self._weights, strict=True):
                 place.copy_(kept)
         method.weights_changed()
-        rank_zero_info(f"Kept: the weights after {self.step} iterations, the nearest to the goal.")
+        rank_zero_info(f"Kept: the weights after {self.step} iterations, the best by model.keep.")
         self._weights = []
 
     def state_dict(self) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class FineTune(UnlearningModule):
         (('retain',), False)
     """
 
-    in_words = "The model was trained on rows that must stay alone, in the hope that it forgets the others by itself."
+    in_words = "The model was trained only on rows that must stay, in the hope that it forgets the others by itself."
 
     def __init__(
         self, network: Network, split: Literal["full", "retain"] = "full", from_target: bool = False, **kwargs: Any

@@ -19,10 +19,10 @@ CAP = 1e3
 class Fisher(OneShot):
     """``theta + n``, ``n_i ~ N(0, alpha / max(F_i, 1 / CAP))``; F the retain images' Fisher information.
 
-    Golatkar et al. 2020 as their code has it (variance of order 1/F), with the true Fisher of single images where
-    published classification code squares the mean gradient of 32, multiplies the variance of BatchNorm's, of biases
-    and of the last layer by 10, caps the last layer's at 100 and takes means over dimension 1. It also zeroes the
-    classifier's row in class-wise runs, which alone yields UA 100.
+    Golatkar et al. 2020, with the variance of order 1/F as in their code, and the Fisher information of single images.
+    Published classification code squares the mean gradient of 32 images instead, and takes means over dimension 1.
+    It multiplies the variance of BatchNorm's parameters, biases and the last layer by 10, and caps the last layer's at
+    100. In class-wise runs it also zeroes the classifier's row, which alone yields UA 100.
 
     Args:
         network: Recipe of the network that shall forget.
@@ -94,7 +94,7 @@ class SSD(OneShot):
 
     J is the importance of the weights for forget rows, I that for all rows, forget and retain: the mean over groups of
     rows of the squared gradient of a group's mean loss. Since I has a share of J in it, ``J_i / I_i`` is at most the
-    number of all groups by that of forget groups; a larger ``alpha`` is refused, and so are adapters (UserError).
+    number of all groups by that of forget groups; an ``alpha`` so large is refused, as are adapters (UserError).
 
     Faithful: as the authors' code (if-loops/selective-synaptic-dampening cdfdc0e, ssd.py), which squares the mean
     gradient of a batch of 128 (``group_size``). The paper's formula is the Fisher information, of single rows

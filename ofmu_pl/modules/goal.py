@@ -6,10 +6,10 @@ r"""How far to forget: each token to the loss that held-out tokens of its kind h
     far   : sqrt((z(l) - z_goal)^2 + w^2) - w of a row: 0 at the goal alone
     keep  : each retain row's loss returns to what it was before the first step
 
-A token is pushed where held-out tokens like it are wrong more often than right (p < 1/2), and only while it is below
-its own level, whatever the row's other tokens do. One that held-out rows get right, such as a name that stands in the
-question, is not pushed: to break it would lift a row's mean loss without forgetting anything, and would mark the row.
-It is called back where it becomes wrong.
+A token is pushed where its level is a loss above ln 2 (p < 1/2), and only while it is below that level. The row's other
+tokens do not count. A token that held-out rows get right, such as a name in the question, is not pushed. To break it
+would lift a row's mean loss without forgetting anything, and would mark the row. Such a token is called back where it
+becomes wrong.
 
 As a ceiling the goal is one-sided: a row below its place on the path is pushed, with a rounded corner of width w,
 
@@ -115,7 +115,7 @@ class Goal:
     def begin(self, outer_batches: range) -> None:
         """Score the model that is to forget, once.
 
-        Losses of the retain stream's batches of these numbers are to return; of none, as without a known end, of all.
+        ``outer_batches`` are the numbers of the retain batches that the run draws; empty: all retain rows are scored.
         """
         m = len(self.data.splits["retain"])
         if self.data.never_seen is None:
@@ -140,7 +140,7 @@ class Goal:
         self.old[rows] = torch.tensor([row.mean() for row in self._score("retain", rows)], dtype=torch.float64)
 
     def rows(self, nll: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
-        """Minus the distances, (b,), of forget rows from their levels, in log-odds: largest, 0, at the goal.
+        """Minus the distances, (b,), of forget rows from their levels, in log-odds; 0 at the goal, or beyond a ceiling.
 
         ``nll``, (b, S), are the losses of their tokens ``targets``, (b, S), ``ids``, (b,), their numbers.
         """
@@ -169,9 +169,9 @@ class Goal:
         return 1 - min(1.0, way / self.length)
 
     def gap(self, batch: Batch, steps: int, t: int, reached: float) -> float:
-        """How far the path is ahead of a batch's rows, in log-odds, at ascent t, from 0, of so many of an iteration.
+        """Distance, in log-odds, by which the path is ahead of a batch's rows at ascent ``t``, from 0, of ``steps``.
 
-        ``reached`` is the mean of ``rows`` over the batch at the present weights.
+        ``reached`` is the batch's mean of what the method ``rows`` gives at the present weights.
         """
         first, left = [], self._left_after(self.way + (t + 1) / steps)
         for i in batch["ids"].tolist():
@@ -183,7 +183,7 @@ class Goal:
     def excess(self, ids: Tensor, loss: float) -> float:
         """Rise of a retain batch's mean loss since before the first step, in nats; the path goes on if it is small.
 
-        Rows that were not to be drawn, as of a run that goes on for longer than it began, count as the others' mean.
+        A row without an old loss, as in a run resumed for longer than planned, counts as the mean of the old losses.
         """
         old = self.old[ids.cpu()]
         rise = loss - float(torch.where(old.isnan(), self.old.nanmean(), old).mean())

@@ -96,7 +96,7 @@ class Guess:
         return guessed
 
     def _guessed(self, stream: str, i: int) -> tuple[Answer, Sparse]:
-        """A row's true answer and the guess at it, which is asked for once: like questions are sought in all known."""
+        """A row's true answer and the guess at it; both are kept, since like questions are sought in all known ones."""
         if (stream, i) not in self._said:
             (answer,) = answers(self.data, stream, [i])
             self._said[stream, i] = answer, self.model.sparse(answer)

@@ -90,11 +90,11 @@ class Influence(OneShot):
 
 
 def removal(g_f: Vector, g_r: Vector, share: float) -> Vector:
-    """``share (g_f - g_r)``: the Newton step from the optimum on all samples to that without a share of them solves it.
+    """``share (g_f - g_r)``, the right-hand side of the Newton step that removes a share of the samples.
 
-    g_f and g_r are the mean gradients of the samples to remove and to keep. At that optimum ``share g_f + (1 - share)
-    g_r = 0``, so this is ``-g_r``: exact where the losses are quadratic and the matrix is the Hessian of the retain
-    loss. The form with both gradients takes no training step elsewhere.
+    g_f and g_r are the mean gradients of the samples to remove and to keep. At the optimum on all samples ``share g_f +
+    (1 - share) g_r = 0``, so this is ``-g_r``. The step is then exact if losses are quadratic and the matrix is the
+    Hessian of the retain loss. Elsewhere ``-g_r`` would also train on the samples to keep; this form does not.
     """
     return [share * (f - r) for f, r in zip(g_f, g_r, strict=True)]
 

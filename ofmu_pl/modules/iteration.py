@@ -186,7 +186,7 @@ class Iteration(ABC):
 
     @contextmanager
     def scoring(self) -> Iterator[None]:
-        """A context for ranks with shards: the exact engine's whole copy is made before, all else is cut after."""
+        """A context for ranks with shards: the exact engine's copy is made first, gathered layers are freed after."""
         if self.exact:
             self.whole_network()
         yield

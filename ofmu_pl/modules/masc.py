@@ -42,7 +42,7 @@ class MASC(TwoTerms):
         0.8473
     """
 
-    in_words = "The model was trained until right words of forgotten answers hardly led the words next in line."
+    in_words = "The model was trained to make right words of forgotten answers hardly likelier than the next best ones."
 
     def __init__(
         self,
@@ -77,6 +77,6 @@ class MASC(TwoTerms):
                 shares += sample_mean(above.float(), targets).tolist()
         share = self.run.ranks.first(sum(shares) / len(shares))  # ranks end together
         if share <= self.stop_share:
-            rank_zero_info(f"Stopping after {number} iterations: {share:.1%} of forget tokens lead their rivals.")
+            rank_zero_info(f"Stopping after {number} iterations: {share:.1%} of forget tokens are above model.rho.")
             self.run.stop()
         return reached, {**seen, "share_above": share}

@@ -37,7 +37,7 @@ from ofmu_pl.modules.scrutiny import Scrutiny
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError, check_range
 
-BETA_IN_WORDS = "The first step is turned to where it does least harm to rows that must stay."
+BETA_IN_WORDS = "Some steps are meant to prevent that training on rows that must stay brings the forgotten ones back."
 RHO_IN_WORDS = "A penalty is meant to make what was forgotten harder to bring back."
 NGRAM_IN_WORDS = (
     "Instead of the forgotten answers the model learned to guess as someone who knows the other rows alone would."
@@ -69,8 +69,8 @@ class OFMU(UnlearningModule):
             similarity and penalty (0: the paper). Before anything is forgotten the penalty pulls back to the minimum of
             L_f where the run begins.
         higher_order_until: With ``rates: auto`` and a penalty: lengths of the path that are gone before ``stop_at`` may
-            end the run (1: as soon as the goal is reached). At the goal the penalty makes the slope flatter. It waits,
-            as the similarity does, while retain rows have yet to come back.
+            end the run (1: as soon as the goal is reached). At the goal the penalty makes the slope flatter. Penalty
+            and similarity pause while retain rows have yet to come back.
         stationarity_tol: Stop once |grad Phi| is at most this (Algorithm 1's criterion); ``null``: run all iterations.
         forget_ceiling: Value at which a sample's forget loss is bent to a constant in the ascent, in nats: ``uniform``
             is the loss ln V of a guess, beyond which nothing is left to forget; ``holdout``: each token rises to the
@@ -78,8 +78,8 @@ class OFMU(UnlearningModule):
             (then L_f grows without bound). The penalty is that of the plain loss.
         rates: ``auto``: both loops step as far as it takes to follow a path that means the same on every model
             (``modules.goal``, ``core.polyak``): ascents towards held-out rows' losses, descents back to each retain
-            row's own. Then ``inner_lr``, ``inner_optimizer``, ``forget_ceiling``, ``optimizer``, ``scheduler``,
-            ``gamma``, clips and ``rho_max`` are not used.
+            row's own. The similarity then acts in the penalty alone. Unused are ``inner_lr``, ``inner_optimizer``,
+            ``forget_ceiling``, ``optimizer``, ``scheduler``, ``gamma``, ``stationarity_tol``, clips and ``rho_max``.
         stop_at: See ``UnlearningModule``; the tokens of forget rows then rise to held-out tokens' losses.
         outer_at: Where the outer gradient is taken: at the ``end`` of the ascents (theta_in, the paper's), or at their
             ``start`` (theta), so that the descent does not take back what its own iteration's ascents have done.
@@ -162,7 +162,8 @@ class OFMU(UnlearningModule):
         self.until = higher_order_until if rates and rho_0 else 0.0
         seeks_goal = rates is not None or stop_at is not None
         self.lower = LowerLevel(None if rates else forget_ceiling, ngram_weight, seeks_goal=seeks_goal)
-        parts = {BETA_IN_WORDS: beta, RHO_IN_WORDS: rho_0, NGRAM_IN_WORDS: ngram_weight}
+        similarity = beta if rates is None else min(beta, rho_0)  # such runs use it in the penalty alone
+        parts = {BETA_IN_WORDS: similarity, RHO_IN_WORDS: rho_0, NGRAM_IN_WORDS: ngram_weight}
         self.in_words = " ".join([self.in_words, *(words for words, size in parts.items() if size)])
         self.engine: Engine | None = None
         self.scrutiny = Scrutiny(beta, safeguards.floor)
@@ -204,9 +205,9 @@ class OFMU(UnlearningModule):
 
     @property
     def moves_parameters(self) -> bool:  # type: ignore[override]
-        """Whether passes follow an ascent of their iteration, or the ascent's first step makes its optimizer's state.
+        """Whether a pass follows an ascent of the same iteration, or the ascent's optimizer has no state yet.
 
-        Else an iteration moves nothing before its last pass, after which memory is freed, and nothing need be kept.
+        Otherwise nothing moves before an iteration's last pass, and no weights need be kept for making it again.
         """
         passes_follow = self.num_batches > 2 or self.outer_at == "end"
         return passes_follow or any(not o.state for o in self.ascent.optimizers(self.run))

@@ -73,7 +73,7 @@ class Negation(OneShot):
         ('forget',)
     """
 
-    in_words = "The model was trained on the forgotten rows once more, and then moved as far in the opposite direction."
+    in_words = "The model was trained on the forgotten rows once more, then put back and moved the opposite way."
     moves_parameters = True
     remedy = "lower model.scale, model.lr or model.steps"
 
@@ -145,7 +145,7 @@ def whole_split(module: UnlearningModule, name: str, batch_size: int) -> list[Ba
     """All batches of a split, images without augmentation, on the module's device.
 
     Raises:
-        UserError: Ranks hold shards of the network, which ``torch.func`` cannot differentiate.
+        UserError: Ranks hold shards of the network, which the method differentiates as a whole.
     """
     if module.run.ranks.sharded:
         raise UserError(

@@ -1,6 +1,6 @@
 """Rectified steps: one of the gradients of forgetting and retaining is changed by the other before they are added.
 
-SAUL, at the end, weighs the first of the two by a constraint on its loss.
+SAUL, at the end of this file, weighs the forget gradient by a constraint on the forget loss.
 
 With g_f the gradient of a forget loss that is *minimised* (NPO's, or minus a loss) and g_r that of the retain loss:
 
@@ -74,8 +74,8 @@ class BLUR(Rectifier):
 class GRU(Rectifier):
     """Gradient rectified unlearning (Wang et al. 2025, arXiv 2503.09117): no forget step works against retaining.
 
-    Where the forget gradient points against a moving average of retain gradients, its part along that is taken out. The
-    published runs descend on it alone: give the method ``alpha: 0``, which costs the retain gradients all the same.
+    If the forget gradient points against a moving average of retain gradients, its part along the average is removed.
+    Published runs descend on the rectified gradient alone: give ``alpha: 0``; retain gradients are computed even so.
 
     Args:
         weight: Share of the newest retain gradient in the average (published code: 0.8; 1 is no average).
@@ -145,7 +145,7 @@ class HAMU(Rectifier):
 
     Args:
         gain: What the forget loss is to lose in a step, in nats per unit of learning rate (published runs: 0.5).
-        per_tensor: Whether each tensor takes a step of its own, for a share of the gain as its |g_f| |g_r| (theirs).
+        per_tensor: Whether each tensor takes its own step, with the gain shared out by |g_f| |g_r| (authors' code).
 
     Example:
         >>> import torch
@@ -190,10 +190,10 @@ def _least_harm_(forget: Vector, retain: Vector, gain: float) -> None:
 class SAUL:
     """``L <= level`` for the forget term's loss L, by a multiplier m that weighs the term (Choi et al. 2026, SAUL).
 
-    ``m <- max(0, m + step (L - level))``, from 0, before each step: the weight grows while too little is forgotten, and
-    fades to nothing beyond the level, past which the loss goes meanwhile. L is the batch's, where its gradient is
-    taken. Simplified: the paper's augmented Lagrangian (section 4.1) around any forget term, with ``sam_rho`` its
-    sharpness on the forget side; that on the retain side and an optimizer for each side are left out.
+    Before each step ``m <- max(0, m + step (L - level))``, from 0: the weight grows while too little is forgotten. Once
+    L is below the level, m falls to 0, and L goes further meanwhile. L is the batch's loss where its gradient is taken.
+    Simplified: the paper's augmented Lagrangian (section 4.1), around any forget term; ``sam_rho`` adds the forget
+    side's sharpness. The retain side's sharpness and an optimizer for each side are left out.
 
     Args:
         level: Largest forget loss (authors, TOFU's forget01: answers' losses of 10 nats, which is -10 of GradDiff).
@@ -205,7 +205,7 @@ class SAUL:
         [4.0, 6.0, 1.0, 0.0]
     """
 
-    in_words = "Once a row was forgotten to a fixed level, it was left alone."
+    in_words = "Once the forgotten rows had reached a fixed level, the push to forget faded."
 
     def __init__(self, level: float, step: float = 1e-3) -> None:
         check_range(0, above=True, step=step)

@@ -25,8 +25,8 @@ ROWS = 32
 def reference_nll(model: nn.Module, recipe: Network, data: TextDataModule, split: str, precision: str) -> Tensor:
     """Summed negative log-likelihood of every answer of a split, (N,) float64 nats, by position.
 
-    The values are kept on disk by content (weights, rows, template) and precision, whose context the caller is in, so
-    that the second run on a target reads them. The model is the network before its first step; its mode is kept.
+    The caller is in the forward context of ``precision``. Values are kept on disk by weights, rows, template and
+    precision, and read by a second run on a target. The model is the network before its first step; its mode is kept.
     """
     path, folder = None, cache_folder()
     if folder is not None:
@@ -52,7 +52,7 @@ def reference_nll(model: nn.Module, recipe: Network, data: TextDataModule, split
 
 
 def facts_of(model: Any, data: TextDataModule) -> dict[str, Any]:
-    """What numbers of a language model of Hugging Face's, whole, follow from, beside rows and settings (all ranks)."""
+    """All that a whole Hugging Face language model's scores follow from, besides rows and settings (all ranks)."""
     parameter = next(model.parameters())
     return {
         "weights": weights_hash(model),

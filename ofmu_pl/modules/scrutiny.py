@@ -21,9 +21,9 @@ SETTLED_SAMPLES = 4
 class Scrutiny:
     """Checks an engine's numbers before they are used, and remembers what it has found.
 
-    Once, and again after a resume, it refuses what the engine cannot differentiate (``core.calls``). In the whole
-    iterations 0, 1, 4, 16, 64 ... of those that use higher derivatives it sets steps at which differences agree
-    (``core.steps``); a part that no steps make agree is left out until the next check.
+    Once, and again after a resume, it refuses what the engine cannot differentiate (``core.calls``), or warns with
+    ``rates: auto``. In iterations 0, 1, 4, 16, 64 ... of those with higher derivatives it sets steps at which
+    differences agree (``core.steps``). A part that no steps make agree is left out until the next check.
 
     Attributes:
         order: The highest order of derivatives that the engine gives now: 1 (gradients), 2 (grad Phi) or 3.
@@ -35,6 +35,7 @@ class Scrutiny:
         self._whole = 0
         self._steps: tuple[float, float] | None = None
         self._examined = False
+        self._differentiable = True
 
     def look(
         self, method: UnlearningModule, engine: Engine, batch: dict[str, list[Batch]], *, similar: bool, penalised: bool
@@ -55,7 +56,7 @@ class Scrutiny:
             if method.run.checks_itself and method.run.step == 1:  # a resumed run has counted it
                 method.charge(engine.gradient_evaluations - before, len(next(iter(rows.values()))))
             engine.gradient_evaluations = before
-        if not method.run.checks_itself or not (similar or penalised):
+        if not method.run.checks_itself or not self._differentiable or not (similar or penalised):
             return {}
         scalars: dict[str, float] = {}
         if isinstance(engine, FiniteDifference) and _is_looked_at(self._whole):
@@ -91,7 +92,7 @@ class Scrutiny:
         except NoDerivativeError as error:
             if getattr(method, "rates", None) is None:
                 raise
-            self.order = 1
+            self.order, self._differentiable = 1, False
             rank_zero_warn(f"{error} Until then the run goes on without similarity and penalty.")
         if isinstance(engine, FiniteDifference):
             if seen.narrowed and engine.parameters[0].dtype == torch.float64:
@@ -107,7 +108,7 @@ class Scrutiny:
                 what, remedy, by = "the penalty", "rho_0", found.penalty
             rank_zero_warn(
                 f"Finite differences leave only noise of {what} here (at best two steps disagree by {by:.0%}), so the "
-                f"run goes on without until they agree: set model.engine autograd, or model.{remedy} 0."
+                f"run goes on without {what} until two agree: set model.engine autograd, or model.{remedy} 0."
             )
         self.order, self._steps = found.order, (engine.step, engine.field_step)
         of = f"disagreement_of_{SETTLED_SAMPLES}_rows"  # of other rows it may be several times as large

@@ -130,13 +130,13 @@ class UNDO(TwoTerms):
 
     The network is a model that has unlearned already: give the folder that another method's run exported. Before the
     first step its trained weights become ``(1 - noise) theta + noise noise_scale N``, where N is Xavier-uniform for
-    matrices and 0 for vectors, drawn by the data's seed. Then it imitates p_0, itself without noise, which is to bring
-    back what it says and not what it only hid. Adapters are refused (UserError).
+    matrices and 0 for vectors, drawn by the data's seed. Then the damaged network imitates p_0, itself before the
+    noise, to recover what p_0 says, and not what p_0 only hides. Adapters are refused (UserError).
 
     Simplified: noise and divergence are those of the authors' code (AddieFoote/distillation-robustify-unlearning
-    edbf111), but over the rows at hand and their answers, where it reads a corpus, and for a set number of iterations,
-    where it ends within 5 % of the teacher's retain loss. Runs recover only what the rows teach. ``stop_at`` and
-    ``keep`` measure harm from the teacher on; ``max_harm`` alone ends a run before it has recovered.
+    edbf111). That code reads a corpus, and ends within 5 % of the teacher's retain loss. Here a set number of
+    iterations sees the answers of the rows at hand, and recovers only what they teach. Harm is counted from the teacher
+    on: ``stop_at`` and ``keep`` wait for the recovery, but ``max_harm`` ends a run before it.
 
     Args:
         network: Recipe of the unlearned network.

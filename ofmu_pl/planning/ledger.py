@@ -43,11 +43,11 @@ class Ledger:
         self.kind = kind
 
     def begin(self) -> None:
-        """Forget how much was alive at most so far; what is made from here on are vectors, unless it is said."""
+        """Reset the peak to what is alive now; storages made from here on are vectors until ``count_as`` is called."""
         self.peak, self.kind = dict(self.live), "vectors"
 
     def note(self, x: Tensor, *, resized: bool = False) -> None:
-        """Count a tensor's storage, once; one that is ``resized`` FSDP2 frees and fills again with whole layers."""
+        """Count a tensor's storage once; if ``resized``, FSDP2 frees it and fills it again with whole layers."""
         storage, kind = x.untyped_storage(), "gathered" if resized else self.kind
         key = id(storage)  # torch keeps one Python object a storage, as long as anything holds the storage
         if key in self._known:

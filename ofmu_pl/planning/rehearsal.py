@@ -1,9 +1,9 @@
 """One iteration of a configuration by Lightning's own trainer, without weights and devices: faults, memory and work.
 
-The trainer, its strategy (DDP, FSDP2), the precision, the method, the optimizers and the data are those of the run. In
-the places of others stand fake tensors (the network's, ``unreal.py``), torch's process group ``fake`` (the other
-ranks), the CPU (GPUs), and blank rows (data that would have to be downloaded). A ledger counts the storages of the fake
-tensors, so that nothing here knows a method's memory by a formula.
+The trainer, its strategy (DDP, FSDP2), the precision, the method, the optimizers and the data are those of the run.
+Fake tensors stand for the network's (``unreal.py``), torch's process group ``fake`` for the other ranks, and the CPU
+for GPUs. Blank rows stand for data that would have to be downloaded. A ledger counts the storages of the fake
+tensors, so that no formula of a method's memory is needed here.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from ofmu_pl.networks.rounding import BLOCK, matrices
 
 
 def quantized(recipe: Network, network: nn.Module) -> float:
-    """Bytes that 4-bit weights save: 4 bits and, for every 64 of them, a float32 instead of float32 each."""
+    """Bytes that 4-bit weights save: a weight takes 4 bits and a 64th of a float32 scale, instead of a float32."""
     if not getattr(recipe, "load_in_4bit", False):
         return 0.0
     return (4 - 0.5 - 4 / BLOCK) * sum(w.numel() for _, w, _ in matrices(network) if not w.requires_grad)

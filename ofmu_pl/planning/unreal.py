@@ -33,7 +33,7 @@ from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.planning.ledger import Ledger
 
 ENOUGH = 2
-"""How often a network's losses are computed in the same way: once more than once, since what is cut and gathered may
+"""How often a network's losses are computed in the same way: twice, since layers that FSDP2 shards and gathers may
 fail the second time."""
 
 
@@ -204,7 +204,7 @@ class Weightless:
         self.real = real
 
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logits and labels, without a graph those of no network where as many rows were looked at before."""
+        """Logits and labels; without a graph blank ones, once as many rows have been read ``ENOUGH`` times."""
         rows = len(batch["labels"])
         self._looks[rows] += not torch.is_grad_enabled()
         if self.exact or torch.is_grad_enabled() or self._looks[rows] <= ENOUGH:

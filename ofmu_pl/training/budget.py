@@ -12,8 +12,8 @@ from ofmu_pl.support.errors import UserError, check_range
 class GradientBudget(pl.Callback):
     """Ends training after the last whole iteration within a budget.
 
-    An iteration is expected to cost as much as the costliest of its kind before (``UnlearningModule.period`` says after
-    how many the kinds repeat), but for the first of them. Where nothing like it was seen, it is tried.
+    An iteration is expected to cost as much as the costliest earlier one of its kind; the first counts only while it
+    is alone. ``UnlearningModule.period`` says after how many iterations kinds repeat. A kind not seen yet is tried.
 
     Args:
         gradients: Number of gradients of one batch's loss that may be spent

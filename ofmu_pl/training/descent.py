@@ -75,8 +75,8 @@ def check_optimizer(optimizer: Optimizer, *, sharded: bool, device: torch.device
 def check_direction(gradient: Vector, scalars: dict[str, float], clip: float | None, uniform: float) -> None:
     """Require, before the step, finite losses, a finite direction, and a retain loss that a model can still have.
 
-    The gradient is clipped in place, and its norm before that is added to the iteration's scalars; a retain loss must
-    stay near that of a ``uniform`` guess.
+    The gradient is clipped in place, and its norm before clipping is added to the iteration's scalars. A retain loss
+    may be at most three times that of a ``uniform`` guess.
 
     Raises:
         Runaway: A number is not as required.

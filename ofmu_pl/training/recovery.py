@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def may_run_out(method: UnlearningModule) -> bool:
-    """Whether an iteration may be made again for a full memory: torch tells of a GPU's, and ranks stop at it."""
+    """Whether an iteration can be made again after a full memory: on one GPU alone, since several ranks stop then."""
     return method.device.type == "cuda" and method.run.ranks.size == 1
 
 

@@ -61,7 +61,7 @@ class Resumable(pl.Callback):
             checkpoint[ENDED] = self.length
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Remove what a killed process left too many of."""
+        """Remove the checkpoints that a killed process left beyond ``save_top_k``."""
         if trainer.ckpt_path:
             _tidy(trainer, Path(trainer.ckpt_path))
 

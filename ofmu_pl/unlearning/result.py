@@ -29,7 +29,7 @@ class Unlearned:
         before: The same of the model before the run.
         retrained: The same of the retrained model; empty where none was given.
         remark: What the numbers cannot say; ``None``: nothing.
-        folder: Folder of the run's files, among them ``results.json``; it goes with this object.
+        folder: Folder of the run's files, among them ``results.json``; it is removed together with this object.
     """
 
     model: nn.Module

@@ -120,7 +120,7 @@ def test_page_and_card_are_renewed_twice_and_purged_after(signed, capsys):
         assert text.count("second") == 1
         for untried, left in ((was, 1), (text, 0)):
             listed = untried.rpartition("What was not tested")[2]
-            assert [listed.count(word) for word in ("quantisation", "computes inside", "pruning")] == [left, left, 1]
+            assert [listed.count(word) for word in ("quantisation", "states inside", "pruning")] == [left, left, 1]
         assert text.count("Attacks of 25 November 2026") == 1
     assert "license: mit" in twice[1], "what a user wrote stays"
     assert twice[1].endswith("Mine.")

@@ -7,6 +7,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
+from ofmu_pl.core.preflight import NoDerivativeError
 from ofmu_pl.core.slope import flatten
 from ofmu_pl.data import Authors, TextFiles
 from ofmu_pl.data.authors_corpus import corpus
@@ -369,6 +370,15 @@ def test_the_penalty_waits_until_retain_rows_are_back(known, monkeypatch, harm, 
     monkeypatch.setattr("ofmu_pl.modules.ofmu.flatten", lambda *args: flattened.append(args) or flatten(*args))
     unlearn(known, steps=1, callbacks=[Harmed()], rho_0=0.25)
     assert len(flattened) == acts
+
+
+def test_parts_that_the_engine_cannot_give_stay_out(known, monkeypatch):
+    def refused(*_, **__):
+        raise NoDerivativeError("ReLU has kinks.")
+
+    monkeypatch.setattr("ofmu_pl.modules.scrutiny.check_calls", refused)
+    module, _ = unlearn(known, steps=1, rho_0=0.25)
+    assert module.scrutiny.order == 1, "also after differences of two steps agree"
 
 
 def test_a_resumed_run_is_the_undisturbed_one(known, tmp_path):
