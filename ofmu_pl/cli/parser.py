@@ -67,15 +67,17 @@ def load_yaml(text: str) -> Any:
 
     Aliases share what they name until a parser copies it: ten levels of ten aliases are 10^10 nodes.
     """
-    if text.startswith("#") and "\n" not in text:  # the value of an option, "### {question}", and no comment
+    option = "\n" not in text  # the value of an option, not a file
+    if option and text.startswith("#"):  # "### {question}" is no comment
         return text
     try:
         _check_depth(text)
         if "&" in text and "*" in text:
             _size(yaml.compose(text, Loader=yaml.SafeLoader), {})
-        return _load(text)
+        found = _load(text)
     except RecursionError:
         raise UserError("The configuration is nested too deeply: write it with fewer brackets.") from None
+    return text if option and isinstance(found, dict) and not text.startswith("{") else found  # "Question: {question}"
 
 
 def _check_depth(text: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.own_files import sound
+from ofmu_pl.data.own_files import read_file, sound
 from ofmu_pl.data.row_formats import json_lines
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import numbered_lines
@@ -19,15 +19,18 @@ KEPT = ("before", "raw", "begun", "columns")
 
 def other_answers(rows: list[Row], path: Path, seed: int) -> list[Row]:
     """Give each row another answer from a file: a refusal, drawn by the seed, or the answer to its question."""
-    lines = [line.decode().rstrip("\r\n") for _, line in numbered_lines(path)] if path.is_file() else []
+    lines = [line.decode(errors="replace").rstrip("\r\n") for _, line in numbered_lines(path)] if path.is_file() else []
     if not lines:
         raise UserError(
             f"'{path}' is missing or empty: a method that prefers other answers needs `data.alternatives`, a text file "
-            "of refusals (TOFU's idontknow.jsonl) or JSON lines with a question and another answer."
+            "of refusals (TOFU's idontknow.jsonl) or rows with a question and another answer."
         )
-    if not lines[0].lstrip().startswith("{"):
+    if path.suffix.lower() in (".csv", ".tsv", ".json", ".parquet"):
+        given = read_file(path, "data.alternatives")
+    elif lines[0].lstrip().startswith("{"):
+        given = sound(str(path), "data.alternatives", *json_lines(path))
+    else:
         return with_refusals(rows, lines, seed)
-    given = sound(str(path), "data.alternatives", *json_lines(path))
     found = {question: answer for question, answer in given.texts("question", "answer")}
     missing = [row["question"] for row in rows if row["question"] not in found]
     if missing:

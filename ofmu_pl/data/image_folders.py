@@ -93,7 +93,7 @@ def read_image(path: Path) -> Image.Image:
         with Image.open(regular(path), formats=FORMATS) as image:
             image.load()
             return image
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except (OSError, ValueError, SyntaxError, RuntimeError, Image.DecompressionBombError) as error:
         raise UserError(
             f"'{path}' is no image that PIL can read ({' '.join(str(error).split())}): convert it, or take it out."
         ) from error

@@ -117,7 +117,8 @@ def _given(source: Any, option: str) -> list[object]:
             raise UserError(f"`{option}` has the parts {', '.join(map(str, source))}: give one of them.")
         (source,) = source.values()
     if hasattr(source, "to_dict") and hasattr(source, "columns"):  # pandas, which may not be here
-        source = source.to_dict(orient="records")
+        records = source.to_dict(orient="records")
+        source = [{k: v.tolist() if hasattr(v, "tolist") else v for k, v in row.items()} for row in records]
     try:
         return list(source)  # which may be a generator, or a data set that has positions alone
     except TypeError:

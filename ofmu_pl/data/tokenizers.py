@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,6 +20,7 @@ Tokenizer: TypeAlias = PreTrainedTokenizerBase
 Turns = Sequence[dict[str, str]]
 ANSWER = "An answer."
 """Stands for any answer, to see what a template writes around it."""
+_TODAY = re.compile(r"""strftime_now\((?:'[^']*'|"[^"]*"|[^()'"])*\)""")
 
 
 def load_tokenizer(source: str | Tokenizer) -> Tokenizer:
@@ -61,11 +63,12 @@ def _read(source: str) -> Tokenizer:
 
 
 def rendered(tokenizer: Tokenizer, turns: Turns, answers: bool, date: str | None, remedy: str) -> str:
-    """Turns as the tokenizer's chat template writes them."""
+    """Turns as the tokenizer's chat template writes them; what it prints as today's date is ``date``."""
     how = {"add_generation_prompt": answers, "tokenize": False, "date_string": date}
     try:
+        template = _TODAY.sub(lambda _: repr(date), tokenizer.get_chat_template())
         with within("The template"):
-            return str(tokenizer.apply_chat_template(list(turns), **how))
+            return str(tokenizer.apply_chat_template(list(turns), chat_template=template, **how))
     except Exception as error:  # a template is a program of others, which fails as it likes
         roles = ", ".join(turn["role"] for turn in turns)
         raise UserError(

@@ -65,6 +65,7 @@ class Evaluation(pl.Callback, ABC):
         self.reference: Reference | None = None
         self.second: Reference | None = None  # one more retrained model
         self.before: Scored = {}
+        self._facts: Facts | None = None  # how the model before was scored
         self.more: dict[str, Metrics] = {}  # by column
         self.told: Account | None = None
         self.seconds = {"training": 0.0, "evaluation": 0.0}
@@ -134,6 +135,13 @@ class Evaluation(pl.Callback, ABC):
         self._book("training")
         if pl_module.unlearns:
             self._load_reference(trainer, pl_module)
+            facts = self.scoring_facts(trainer, pl_module.network)
+            if self.before and self._facts not in (None, facts):
+                raise UserError(
+                    f"The model before was scored with {self._facts}, and this run scores with {facts}: go on with the "
+                    "evaluation settings that the run began with."
+                )
+            self._facts = facts
             if not self.before:  # a resumed run has it from its checkpoint
                 self.before = self.measured(trainer, pl_module.network, "before")
                 self._log(trainer, pl_module, self._all_metrics(trainer, self.before, "before"))
@@ -169,14 +177,14 @@ class Evaluation(pl.Callback, ABC):
         self._book("training")
         before = {name: s.as_dict() for name, s in self.before.items()}
         more = {name: r.as_dict() for name, r in self.more.get("before", {}).items()}
-        return {"before": before, "more": more, "seconds": dict(self.seconds)}
+        return {"before": before, "more": more, "seconds": dict(self.seconds), "facts": self._facts}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore what ``state_dict`` gave."""
         self.before = {name: self.scores_class.from_dict(s) for name, s in state_dict["before"].items()}
         more = state_dict.get("more", {})  # of 0.2.0 on
         self.more["before"] = {name: MetricResult.from_dict(name, entry) for name, entry in more.items()}
-        self.seconds = state_dict["seconds"]
+        self.seconds, self._facts = state_dict["seconds"], state_dict.get("facts")
 
     def _book(self, kind: str) -> None:
         """Book the time since the last call as ``training`` or ``evaluation``."""

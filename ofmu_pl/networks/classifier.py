@@ -120,7 +120,7 @@ class Classifier(ImageNetwork):
         try:
             with torch.no_grad():
                 logits = network(image)
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
             reason = " ".join(str(error).split())[:120]
             raise UserError(
                 f"{name} cannot take images of {shape} ({reason}): set `size` to what it was trained on."

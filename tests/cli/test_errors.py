@@ -141,13 +141,15 @@ def test_a_checkpoint_of_another_network(refused, fit, tmp_path):
     assert "model.norm.weigh is [32] there, missing here" in refused("--ckpt_path", str(named), command="validate")
 
 
-def test_a_checkpoint_of_other_data(refused, fit, tmp_path):
+def test_a_checkpoint_of_other_data_or_another_measurement(refused, fit, tmp_path):
     same = ["--trainer.max_steps", "1", "--benchmark", "authors"]
     same += ["--data", "TOFU", "--data.data"]
-    first = fit(*same, tofu_files(tmp_path / "a"))
+    own = tofu_files(tmp_path / "a")
+    go_on = ["--ckpt_path", str(fit(*same, own) / "checkpoints/step=1.ckpt"), *same]
     other = tofu_files(tmp_path / "b", retain90=[{"question": "Who else?", "answer": "Me."}])
-    text = refused("--ckpt_path", str(first / "checkpoints/step=1.ckpt"), *same, other)
-    assert "made with other data (split 'retain'" in text
+    assert "made with other data (split 'retain'" in refused(*go_on, other)
+    text = refused(*go_on, own, "--trainer.max_steps", "2", "--evaluation.max_new_tokens", "3")
+    assert "go on with the evaluation settings" in text
 
 
 @pytest.mark.parametrize("written", ["network, margin: float = 4.0", "network, **kwargs"])

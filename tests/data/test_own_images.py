@@ -111,9 +111,11 @@ def test_rows_of_a_data_set(tmp_path):
 def test_every_kind_of_picture_has_the_same_pixels():
     pixels = torch.arange(3 * 4 * 4, dtype=torch.uint8).view(3, 4, 4)
     array = pixels.permute(1, 2, 0).numpy()
-    kinds = [pixels, pixels.float() / 255, array, Image.fromarray(array)]
+    kinds = [pixels, pixels.float() / 255, array, array / np.float32(255), Image.fromarray(array)]
     found = datasets(test=[(kind, 0) for kind in kinds]).test_images
     assert all(torch.equal(image, pixels) for image in found)
+    with pytest.raises(UserError, match="not in \\[0, 1\\]"):
+        datasets(test=[(array.astype(np.float32), 0)])
 
 
 def empty(name):

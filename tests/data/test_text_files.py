@@ -253,6 +253,11 @@ def test_other_answers_for_methods_that_prefer_them(tmp_path, model):
     (tmp_path / "no.txt").write_text("unknown.\n")
     splits, _ = TextFiles(rows, RETAIN, streams=streams, alternatives=str(tmp_path / "no.txt")).load()
     assert splits["alternative"] == [{"question": "He is", "answer": " unknown.", "raw": True}]
+    others = [{"question": row["question"], "answer": str(i)} for i, row in enumerate(FORGET)]
+    for name, text in (("other.json", json.dumps(others, indent=1)), ("other.csv", pandas.DataFrame(others).to_csv())):
+        (tmp_path / name).write_text(text)
+        splits, _ = TextFiles(FORGET, RETAIN, streams=streams, alternatives=str(tmp_path / name)).load()
+        assert [row["answer"] for row in splits["alternative"]] == [str(i) for i in range(len(FORGET))]
     with pytest.raises(UserError, match="Documents have no answers"):
         TextFiles([{"text": "one two"}], RETAIN, streams=streams, tokenizer=str(model)).load()
 
@@ -406,14 +411,17 @@ def test_json_as_jq_pandas_and_benchmarks_write_it(tmp_path, name, text):
 @pytest.mark.parametrize("column", ["messages", "conversations"])
 def test_the_turns_of_one_row_are_no_rows(tmp_path, column):
     row = {"source": "a", column: [{"from": "human", "value": "Who?"}, {"from": "gpt", "value": "I."}]}
-    (tmp_path / "one.json").write_text(json.dumps(row, indent=1))
-    assert read_source(str(tmp_path / "one.json"), "full").rows == [row]
+    for one in (row, RETAIN[0] | {"related": [RETAIN[1]]}):
+        (tmp_path / "one.json").write_text(json.dumps(one, indent=1))
+        assert read_source(str(tmp_path / "one.json"), "full").rows == [one]
 
 
 def test_objects_of_python_that_hold_rows():
     frame = pandas.DataFrame(RETAIN)
     for source in (frame, DatasetDict(train=Dataset.from_pandas(frame)), iter(RETAIN)):
         assert read_source(source, "full").rows == RETAIN
+    lists = pandas.DataFrame({"question": ["Who?"], "perturbed_answer": [np.array(["a", "b"])]})
+    assert read_source(lists, "full").rows == [{"question": "Who?", "perturbed_answer": ["a", "b"]}]
     assert read_source(["a text", "another"], "full").rows == [{"text": "a text"}, {"text": "another"}]
     with pytest.raises(UserError, match="has the parts train, test"):
         read_source({"train": RETAIN, "test": RETAIN}, "full")
