@@ -169,7 +169,7 @@ def account(run: Measured, facts: Facts, examples: list[Example], limit: int | N
         target=path or "a model that no folder was named of",
         base_model=base_model(path),
         method=type(module).__name__,
-        in_words=module.in_words,
+        in_words=module.what_was_done(),
         options=_options(run.folder),
         steps=run.trainer.global_step,
         gradients=float(module.gradient_evaluations),

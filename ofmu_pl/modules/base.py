@@ -79,7 +79,7 @@ class UnlearningModule(Iteration, pl.LightningModule):
     """The only kind of data that the method works on; ``None``: any."""
 
     in_words: str = "The model was trained by a method that does not say in plain words what it does."
-    """What the method did, in plain sentences for the person who signs the audit page."""
+    """What the method does, in plain sentences for the person who signs the audit page."""
 
     def __init__(
         self,
@@ -207,6 +207,10 @@ class UnlearningModule(Iteration, pl.LightningModule):
     def on_train_end(self) -> None:
         """Take the weights that are kept, where no callback has measured or exported them."""
         self.ending.settle(self)
+
+    def what_was_done(self) -> str:
+        """``in_words``, of a method with parts those that the run had: for the audit page, after the run."""
+        return self.in_words
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Nothing: the evaluation callback measures."""

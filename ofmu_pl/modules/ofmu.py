@@ -162,11 +162,15 @@ class OFMU(UnlearningModule):
         self.until = higher_order_until if rates and rho_0 else 0.0
         seeks_goal = rates is not None or stop_at is not None
         self.lower = LowerLevel(None if rates else forget_ceiling, ngram_weight, seeks_goal=seeks_goal)
-        similarity = beta if rates is None else min(beta, rho_0)  # such runs use it in the penalty alone
-        parts = {BETA_IN_WORDS: similarity, RHO_IN_WORDS: rho_0, NGRAM_IN_WORDS: ngram_weight}
-        self.in_words = " ".join([self.in_words, *(words for words, size in parts.items() if size)])
         self.engine: Engine | None = None
         self.scrutiny = Scrutiny(beta, safeguards.floor)
+
+    def what_was_done(self) -> str:
+        """Sentences for the audit page; those of parts that the engine could not give are left out."""
+        penalised = self.penalty.rho > 0 and self.scrutiny.order > 2
+        similar = self.beta > 0 and self.scrutiny.order > 1 and (penalised or self.rates is None)
+        parts = {BETA_IN_WORDS: similar, RHO_IN_WORDS: penalised, NGRAM_IN_WORDS: self.lower.ngram_weight > 0}
+        return " ".join([self.in_words, *(words for words, used in parts.items() if used)])
 
     @property
     def watches_held_out(self) -> bool:

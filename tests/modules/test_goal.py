@@ -16,6 +16,7 @@ from ofmu_pl.losses import IGNORED, log_odds
 from ofmu_pl.modules import OFMU, FineTune
 from ofmu_pl.modules.alike import alike
 from ofmu_pl.modules.goal import EVERY, HARM, KEPT, PATH, Goal
+from ofmu_pl.modules.ofmu import RHO_IN_WORDS
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from tests.helpers.training import TINY, fit, quiet_trainer, train, weights
@@ -379,6 +380,9 @@ def test_parts_that_the_engine_cannot_give_stay_out(known, monkeypatch):
     monkeypatch.setattr("ofmu_pl.modules.scrutiny.check_calls", refused)
     module, _ = unlearn(known, steps=1, rho_0=0.25)
     assert module.scrutiny.order == 1, "also after differences of two steps agree"
+    assert module.what_was_done() == OFMU.in_words, "the audit page does not speak of them"
+    module.scrutiny.order = 3
+    assert module.what_was_done() == f"{OFMU.in_words} {RHO_IN_WORDS}"
 
 
 def test_a_resumed_run_is_the_undisturbed_one(known, tmp_path):
