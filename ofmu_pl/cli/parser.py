@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from functools import partial
@@ -60,6 +61,7 @@ LARGEST = 100_000
 DEEPEST = 100
 """Collections within collections; the deepest shipped configuration has ten."""
 _load = get_loader("yaml")
+_KEY = re.compile(r"[a-z_][a-z0-9_.]*")
 
 
 def load_yaml(text: str) -> Any:
@@ -67,8 +69,8 @@ def load_yaml(text: str) -> Any:
 
     Aliases share what they name until a parser copies it: ten levels of ten aliases are 10^10 nodes.
     """
-    option = "\n" not in text  # the value of an option, not a file
-    if option and text.startswith("#"):  # "### {question}" is no comment
+    line = "\n" not in text  # as the value of an option
+    if line and text.startswith("#"):  # "### {question}" is no comment
         return text
     try:
         _check_depth(text)
@@ -77,7 +79,9 @@ def load_yaml(text: str) -> Any:
         found = _load(text)
     except RecursionError:
         raise UserError("The configuration is nested too deeply: write it with fewer brackets.") from None
-    return text if option and isinstance(found, dict) and not text.startswith("{") else found  # "Question: {question}"
+    if line and isinstance(found, dict) and not text.lstrip().startswith("{"):  # "Q: {question}", but not "r: 16"
+        return found if all(_KEY.fullmatch(str(name)) for name in found) and "{question}" not in text else text
+    return found
 
 
 def _check_depth(text: str) -> None:

@@ -19,18 +19,19 @@ KEPT = ("before", "raw", "begun", "columns")
 
 def other_answers(rows: list[Row], path: Path, seed: int) -> list[Row]:
     """Give each row another answer from a file: a refusal, drawn by the seed, or the answer to its question."""
-    lines = [line.decode(errors="replace").rstrip("\r\n") for _, line in numbered_lines(path)] if path.is_file() else []
-    if not lines:
+    table = path.suffix.lower() in (".json", ".parquet")
+    lines = [line.decode() for _, line in numbered_lines(path)] if path.is_file() and not table else []
+    if not table and not lines:
         raise UserError(
             f"'{path}' is missing or empty: a method that prefers other answers needs `data.alternatives`, a text file "
             "of refusals (TOFU's idontknow.jsonl) or rows with a question and another answer."
         )
-    if path.suffix.lower() in (".csv", ".tsv", ".json", ".parquet"):
+    if table or (path.suffix.lower() in (".csv", ".tsv") and "question" in lines[0]):
         given = read_file(path, "data.alternatives")
     elif lines[0].lstrip().startswith("{"):
         given = sound(str(path), "data.alternatives", *json_lines(path))
     else:
-        return with_refusals(rows, lines, seed)
+        return with_refusals(rows, [line.rstrip("\r\n") for line in lines], seed)
     found = {question: answer for question, answer in given.texts("question", "answer")}
     missing = [row["question"] for row in rows if row["question"] not in found]
     if missing:

@@ -31,7 +31,7 @@ def class_names(datasets: Iterable[Any]) -> list[str]:
 class ImageDatasets(OwnImages):
     """Map-style data sets of (image, class) pairs, and the numbers of the rows to forget.
 
-    An item is an image of PIL's, an (H, W, C) uint8 array or a (C, H, W) tensor (uint8, or floating in [0, 1], not
+    An item is an image of PIL's, an (H, W, C) array or a (C, H, W) tensor (uint8, or floating in [0, 1], not
     normalised), and its class's number. Each is asked for once, so a random transform is drawn once. Classes are named
     by the data set's ``classes``, as torchvision's have them, or numbered.
 

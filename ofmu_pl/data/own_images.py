@@ -120,8 +120,8 @@ class OwnImages(SplitImages):
 def as_pixels(picture: object, channels: int, size: tuple[int, int] | None, place: str) -> Tensor:
     """Turn PIL's, a (H, W, C) array or a (C, H, W) tensor, uint8 or in [0, 1], into a (C, H, W) uint8 tensor."""
     functional = extra("torchvision.transforms.functional", "Reading images of your own")
-    if isinstance(picture, np.ndarray) and picture.dtype.kind == "f":
-        picture = torch.from_numpy(np.ascontiguousarray(np.atleast_3d(picture))).movedim(-1, 0)
+    if isinstance(picture, np.ndarray) and picture.dtype.kind == "f" and picture.ndim in (2, 3):
+        picture = torch.from_numpy(np.atleast_3d(picture).astype(np.float32)).movedim(-1, 0)
     if isinstance(picture, Tensor) and picture.is_floating_point():
         low, high = picture.aminmax() if picture.numel() else (picture.new_zeros(()),) * 2
         if not (low >= 0 and high <= 1):  # NaN too

@@ -56,8 +56,9 @@ def _table(value: object) -> list[object]:
     """The rows of one JSON object: the one list of rows that it holds, its columns by row (pandas' form), or itself."""
     if not isinstance(value, dict) or not value or value.keys() & TURNS:
         return [value]
-    if any(isinstance(value.get(name), str) for name in ("question", "prompt", "text")):  # a row with lists of its own
-        return [value]
+    for names in (("question", "answer"), ("prompt", "completion")):
+        if all(isinstance(value.get(name), str) for name in names):  # a row with a list of its own
+            return [value]
     columns = list(value.values())
     lists = [x for x in columns if isinstance(x, list) and x and set(map(type, x)) == {dict}]
     if len(lists) == 1:

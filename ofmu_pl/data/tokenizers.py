@@ -7,6 +7,8 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
 from lightning.pytorch.utilities import rank_zero_warn
@@ -20,7 +22,7 @@ Tokenizer: TypeAlias = PreTrainedTokenizerBase
 Turns = Sequence[dict[str, str]]
 ANSWER = "An answer."
 """Stands for any answer, to see what a template writes around it."""
-_TODAY = re.compile(r"""strftime_now\((?:'[^']*'|"[^"]*"|[^()'"])*\)""")
+_TODAY = re.compile(r"""strftime_now\(\s*(?:'([^']*)'|"([^"]*)")\s*\)""")
 
 
 def load_tokenizer(source: str | Tokenizer) -> Tokenizer:
@@ -63,10 +65,10 @@ def _read(source: str) -> Tokenizer:
 
 
 def rendered(tokenizer: Tokenizer, turns: Turns, answers: bool, date: str | None, remedy: str) -> str:
-    """Turns as the tokenizer's chat template writes them; what it prints as today's date is ``date``."""
+    """Turns as the tokenizer's chat template writes them; ``date`` stands for today where it asks with a format."""
     how = {"add_generation_prompt": answers, "tokenize": False, "date_string": date}
     try:
-        template = _TODAY.sub(lambda _: repr(date), tokenizer.get_chat_template())
+        template = _TODAY.sub(lambda found: repr(_dated(date, found[1] or found[2])), tokenizer.get_chat_template())
         with within("The template"):
             return str(tokenizer.apply_chat_template(list(turns), chat_template=template, **how))
     except Exception as error:  # a template is a program of others, which fails as it likes
@@ -74,6 +76,13 @@ def rendered(tokenizer: Tokenizer, turns: Turns, answers: bool, date: str | None
         raise UserError(
             f"The chat template of '{tokenizer.name_or_path}' refuses the roles {roles} ({error}): {remedy}."
         ) from error
+
+
+def _dated(date: str | None, form: str) -> str | None:
+    """A date in another form; one that is not as ``10 Apr 2025`` stays as it is."""
+    with suppress(ValueError, TypeError):
+        return datetime.strptime(date or "", "%d %b %Y").strftime(form)
+    return date
 
 
 class Around(NamedTuple):

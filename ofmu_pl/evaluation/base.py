@@ -134,14 +134,8 @@ class Evaluation(pl.Callback, ABC):
             return
         self._book("training")
         if pl_module.unlearns:
+            self._require_same_scoring(self.scoring_facts(trainer, pl_module.network))
             self._load_reference(trainer, pl_module)
-            facts = self.scoring_facts(trainer, pl_module.network)
-            if self.before and self._facts not in (None, facts):
-                raise UserError(
-                    f"The model before was scored with {self._facts}, and this run scores with {facts}: go on with the "
-                    "evaluation settings that the run began with."
-                )
-            self._facts = facts
             if not self.before:  # a resumed run has it from its checkpoint
                 self.before = self.measured(trainer, pl_module.network, "before")
                 self._log(trainer, pl_module, self._all_metrics(trainer, self.before, "before"))
@@ -185,6 +179,16 @@ class Evaluation(pl.Callback, ABC):
         more = state_dict.get("more", {})  # of 0.2.0 on
         self.more["before"] = {name: MetricResult.from_dict(name, entry) for name, entry in more.items()}
         self.seconds, self._facts = state_dict["seconds"], state_dict.get("facts")
+
+    def _require_same_scoring(self, facts: Facts) -> None:
+        """Refuse to score a resumed run otherwise than its model before; versions may differ."""
+        then, self._facts = self._facts or facts, facts
+        for name in facts.keys() - {"results_version"}:
+            if then.get(name) != facts[name]:
+                raise UserError(
+                    f"The model before was scored with {name} {then.get(name)}, and this run has {facts[name]}: go on "
+                    "with the evaluation settings that the run began with."
+                )
 
     def _book(self, kind: str) -> None:
         """Book the time since the last call as ``training`` or ``evaluation``."""

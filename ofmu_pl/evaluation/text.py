@@ -59,9 +59,9 @@ class TextEvaluation(Evaluation):
         definition: How metrics are computed: ``exact``, ``open_unlearning`` (that program's numbers, quirks included,
             and its files TOFU_EVAL.json and TOFU_SUMMARY.json) or ``tofu_arithmetic`` (the truth ratio of TOFU's
             paper).
-        every_n_steps: Outer iterations between two cheap measurements (probabilities and truth ratios of 100 rows of
-            each set, nothing generated); ``null``: none.
-        rows: Number of evenly spaced rows of each set in full measurements, for a quick look; ``null``: all.
+        every_n_steps: Outer iterations between two cheap measurements (probabilities and truth ratios of at most
+            100 rows of each set, nothing generated); ``null``: none.
+        rows: Number of evenly spaced rows of each set in every measurement, for a quick look; ``null``: all.
         max_new_tokens: Length of generated answers.
         own_metrics: Metrics of your own, computed from the same scores; ``null``: none.
         tasks: What else must stay: names of lm-eval's tasks (``[arc_easy, piqa]``), which are run before and after,

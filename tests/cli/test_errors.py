@@ -149,7 +149,7 @@ def test_a_checkpoint_of_other_data_or_another_measurement(refused, fit, tmp_pat
     other = tofu_files(tmp_path / "b", retain90=[{"question": "Who else?", "answer": "Me."}])
     assert "made with other data (split 'retain'" in refused(*go_on, other)
     text = refused(*go_on, own, "--trainer.max_steps", "2", "--evaluation.max_new_tokens", "3")
-    assert "go on with the evaluation settings" in text
+    assert "scored with max_new_tokens" in text
 
 
 @pytest.mark.parametrize("written", ["network, margin: float = 4.0", "network, **kwargs"])

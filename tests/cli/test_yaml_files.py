@@ -25,4 +25,5 @@ def test_other_aliases_are_followed():
     assert get_loader("yaml") is load_yaml
     assert load_yaml("### {question}") == "### {question}", "the value of an option is no comment"
     assert load_yaml("Q: {question}") == "Q: {question}", "nor is it a mapping"
-    assert load_yaml("{a: 1}") == load_yaml("# a comment\na: 1") == {"a": 1}
+    assert load_yaml("Rule: be brief") == "Rule: be brief"
+    assert load_yaml(" {a: 1}") == load_yaml("a: 1") == load_yaml("# a comment\na: 1") == {"a": 1}

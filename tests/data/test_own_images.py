@@ -116,6 +116,8 @@ def test_every_kind_of_picture_has_the_same_pixels():
     assert all(torch.equal(image, pixels) for image in found)
     with pytest.raises(UserError, match="not in \\[0, 1\\]"):
         datasets(test=[(array.astype(np.float32), 0)])
+    with pytest.raises(UserError, match="no image"):
+        datasets(test=[(np.zeros(48, ">f4"), 0)])
 
 
 def empty(name):

@@ -59,7 +59,8 @@ def test_a_template_with_a_date_gets_the_fixed_one(authors):
     tokenizer.chat_template = "{{ date_string }}: {{ messages[0].content }}"
     assert tokenizer.decode(RowEncoder(tokenizer).prompt("q")) == "10 Apr 2025: q"
     tokenizer.chat_template = "{{ strftime_now('%d (%b)') }}: {{ messages[0].content }}"
-    assert tokenizer.decode(RowEncoder(tokenizer).prompt("q")) == "10 Apr 2025: q"
+    assert tokenizer.decode(RowEncoder(tokenizer).prompt("q")) == "10 (Apr): q"
+    assert tokenizer.decode(RowEncoder(tokenizer, date_string="today").prompt("q")) == "today: q"
 
 
 def test_an_answer_without_tokens_is_refused(authors):

@@ -395,7 +395,7 @@ def test_hidden_files_and_folders_are_no_documents(tmp_path):
     ("name", "text"),
     [
         ("jq.jsonl", "\n".join(json.dumps(row, indent=1) for row in RETAIN)),
-        ("squad.json", json.dumps({"version": "1", "data": RETAIN})),
+        ("squad.json", json.dumps({"version": "1", "text": "About us.", "data": RETAIN})),
         ("split.json", json.dumps({"train": RETAIN})),
         ("lines.json", "\n".join(map(json.dumps, RETAIN))),
         ("pandas.json", json.dumps({name: {str(i): x[name] for i, x in enumerate(RETAIN)} for name in RETAIN[0]})),
