@@ -30,8 +30,8 @@ TARGET, RETRAINED = "model.network.path", "evaluation.reference"
 """Options that name the two models."""
 COMPARED: tuple[Kind, ...] = ("udi", "alignment", "ablation")
 """Kinds of experiments whose models are compared."""
-FEWEST = 6
-"""Fewest points of a correlation: of three or four, noise too gives intervals that leave out 0."""
+FEWEST = 3
+"""Fewest points of a correlation."""
 Draw = dict[str, Any]
 """Scenario, seed, mean difficulty (``udi_mean``), and ``utility_drop`` by method."""
 
@@ -115,7 +115,7 @@ def compare_models(target: str, retrained: str, unlearned: dict[str, str], confi
 
 
 def difficulty_and_drop(draws: list[Draw]) -> AnalysisRecord:
-    """Draws, and over ``FEWEST`` or more of them Spearman's correlation by method."""
+    """Draws, and over three or more of them Spearman's correlation by method."""
     pairs: dict[str, list[tuple[float, float]]] = {}
     for draw in draws:
         for method, drop in draw["utility_drop"].items():

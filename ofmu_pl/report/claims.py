@@ -196,10 +196,10 @@ def _coupling(experiment: Findings) -> Iterator[Found]:
     """Whether utility falls with the difficulty of what is forgotten, and least so with ours (tab:udi-corr)."""
     rises = "The harder the forget samples, the more utility falls (Spearman correlation with the UDI above 0)."
     weakest = "OFMU shows the weakest coupling of difficulty and utility loss."
-    rho = {m: x for m, x in difficulty(experiment)[1].items() if {"low", "high"} <= x.keys()}
+    rho = {m: x for m, x in difficulty(experiment)[1].items() if {"low", "high"} <= x.keys() and x.get("n", 0) > 5}
     if not rho:
         for text in (rises, weakest):
-            yield text, "not decidable", "No correlation has an interval: the analysis needs draws of the forget set."
+            yield text, "not decidable", "No correlation has six points: more draws of the forget set are needed."
         return
     numbers = [f"{m} {figure(x['rho'])} {between(x['low'], x['high'])}" for m, x in rho.items()]
     why = f"Over the draws of the forget set: {', '.join(numbers)}."
@@ -208,7 +208,7 @@ def _coupling(experiment: Findings) -> Iterator[Found]:
     ours = rho.get(experiment.ours or "")
     others = [x for m, x in rho.items() if m != experiment.ours]
     if ours is None or not others:
-        yield weakest, "not decidable", "There is no interval of ours, or none of another method."
+        yield weakest, "not decidable", "Ours has no six points, or no other method has."
         return
     below = any(x["high"] < ours["low"] for x in others)  # two such intervals part with p < .006
     yield weakest, _verdict(all(x["low"] > ours["high"] for x in others), below), why
