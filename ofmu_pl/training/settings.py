@@ -27,7 +27,7 @@ _MAY_DIFFER = {
 def settings(resolved: Resolved) -> dict[str, str]:
     """The part of a resolved configuration that decides where the run goes: dotted keys and JSON values.
 
-    Options that may change on the way (devices, logging, evaluation, the number of iterations) are not in it.
+    Options that may change on the way (devices, logging, the number of iterations, most of evaluation) are not in it.
     """
     decides: dict[str, Any] = {k: resolved[k] for k in ("model", "data", "seed_everything") if k in resolved}
     if "trainer" in resolved:
