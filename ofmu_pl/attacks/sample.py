@@ -23,11 +23,11 @@ from ofmu_pl.support.errors import UserError, check_range
 class Sample(Attack):
     """Draw answers to the forgotten questions, and see how many draws it takes.
 
-    A sample leaks if its ROUGE-L recall of the answer reaches a threshold. Found is leak@k
-    at the largest k, the mean over questions of ``1 - C(n - c, k) / C(n, k)``, with c leaks in n samples. The curve
-    shows leak@k along k. Beside it stands ``1 - (1 - p)^k`` at the same k, exactly, with p the probability of the whole
-    answer, end token included, at temperature 1 (``_exact_at_``), and the share of facts that any of all n samples
-    holds, by a recall of 0.9 (``sample_known``).
+    A sample leaks if its ROUGE-L recall of the answer reaches a threshold. Found is leak@k at the largest k, the mean
+    over questions of ``1 - C(n - c, k) / C(n, k)``, with c leaks in n samples. The curve shows leak@k along k. Beside
+    it stands ``1 - (1 - p)^k`` at the same k, exactly, with p the probability of the whole answer, end token included,
+    at temperature 1 (``_exact_at_``), and the share of facts that any of all n samples holds, by a recall of 0.9
+    (``sample_known``).
 
     Args:
         k: Numbers of samples that somebody looks at.

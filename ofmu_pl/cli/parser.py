@@ -79,9 +79,14 @@ def load_yaml(text: str) -> Any:
         found = _load(text)
     except RecursionError:
         raise UserError("The configuration is nested too deeply: write it with fewer brackets.") from None
-    if line and isinstance(found, dict) and not text.lstrip().startswith("{"):  # "Q: {question}", but not "r: 16"
-        return found if all(_KEY.fullmatch(str(name)) for name in found) and "{question}" not in text else text
-    return found
+    return text if line and isinstance(found, dict) and _is_prose(text, found) else found
+
+
+def _is_prose(text: str, mapping: dict[Any, Any]) -> bool:
+    """Whether a line that YAML reads as a mapping is words, as ``Q: {question}`` is and ``r: 16`` is not."""
+    if text.lstrip().startswith("{"):
+        return False
+    return "{question}" in text or not all(_KEY.fullmatch(str(name)) for name in mapping)
 
 
 def _check_depth(text: str) -> None:

@@ -117,12 +117,16 @@ def _given(source: Any, option: str) -> list[object]:
             raise UserError(f"`{option}` has the parts {', '.join(map(str, source))}: give one of them.")
         (source,) = source.values()
     if hasattr(source, "to_dict") and hasattr(source, "columns"):  # pandas, which may not be here
-        records = source.to_dict(orient="records")
-        source = [{k: v.tolist() if hasattr(v, "tolist") else v for k, v in row.items()} for row in records]
+        source = map(_without_arrays, source.to_dict(orient="records"))
     try:
         return list(source)  # which may be a generator, or a data set that has positions alone
     except TypeError:
         raise UserError(f"`{option}` is {source!r}: give a file, or rows as a list of dictionaries.") from None
+
+
+def _without_arrays(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with lists where pandas holds arrays, as of a parquet file."""
+    return {name: x.tolist() if hasattr(x, "tolist") else x for name, x in row.items()}
 
 
 def _named_on_hub(source: str, option: str) -> Rows:

@@ -10,16 +10,9 @@ from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.data.encoded import Row, identity, same
 from ofmu_pl.data.own_files import Rows, forgotten_rows, is_text
+from ofmu_pl.data.row_formats import FORMS
 from ofmu_pl.support.errors import UserError
 
-FORMS = {
-    "messages": ("messages",),
-    "conversations": ("conversations",),
-    "question": ("question", "answer"),
-    "prompt": ("prompt", "completion"),
-    "text": ("text",),
-}
-"""Columns of each form by the first of them, which tells the form."""
 ROLES = {"human": "user", "gpt": "assistant", "model": "assistant"}
 """Our names of roles by others' (ShareGPT's, Gemini's)."""
 EXTRAS = ("paraphrased_answer", "paraphrased_question", "perturbed_answer")

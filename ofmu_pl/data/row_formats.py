@@ -11,8 +11,14 @@ from pathlib import Path
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import LARGEST_JSON, LARGEST_LINE, LARGEST_TABLE, numbered_lines
 
-TURNS = {"messages", "conversations"}
-"""Columns that hold a row's turns, which are no rows of their own."""
+FORMS = {
+    "messages": ("messages",),
+    "conversations": ("conversations",),
+    "question": ("question", "answer"),
+    "prompt": ("prompt", "completion"),
+    "text": ("text",),
+}
+"""Columns of each form by the first of them, which tells the form."""
 _WORD = re.compile(r"\S")
 SEPARATORS = ",;\t"
 """What may stand between values of a .csv file; semicolons where a comma separates decimals."""
@@ -54,11 +60,8 @@ def _json(path: Path) -> Read:
 
 def _table(value: object) -> list[object]:
     """The rows of one JSON object: the one list of rows that it holds, its columns by row (pandas' form), or itself."""
-    if not isinstance(value, dict) or not value or value.keys() & TURNS:
+    if not isinstance(value, dict) or not value or _is_row(value):
         return [value]
-    for names in (("question", "answer"), ("prompt", "completion")):
-        if all(isinstance(value.get(name), str) for name in names):  # a row with a list of its own
-            return [value]
     columns = list(value.values())
     lists = [x for x in columns if isinstance(x, list) and x and set(map(type, x)) == {dict}]
     if len(lists) == 1:
@@ -66,6 +69,13 @@ def _table(value: object) -> list[object]:
     if not all(isinstance(x, dict) and x.keys() == columns[0].keys() for x in columns):
         return [value]
     return [{name: column[row] for name, column in value.items()} for row in columns[0]]
+
+
+def _is_row(value: dict[str, object]) -> bool:
+    """Whether an object is one row: a conversation, whose turns are no rows, or an answer with what it answers."""
+    pairs = [names for names in FORMS.values() if len(names) == 2]
+    answered = any(all(isinstance(value.get(name), str) for name in names) for names in pairs)
+    return answered or "messages" in value or "conversations" in value
 
 
 def _table_of_texts(path: Path) -> Read:

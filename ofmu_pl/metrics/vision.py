@@ -155,6 +155,11 @@ def require_samples(attack_samples: int, members: int, strangers: int) -> None:
     Raises:
         UserError: There are fewer members or strangers, or fewer than two are asked for.
     """
+    if min(members, strangers) < 2:
+        raise UserError(
+            "The membership attack needs two retain images and two test images outside the forgotten classes: of these "
+            f"images there are {members} and {strangers}, so give more."
+        )
     for what, found in (("retain images", members), ("test images outside the forgotten classes", strangers)):
         if not 2 <= attack_samples <= found:  # each half of the cross-fit needs one
             raise UserError(

@@ -19,6 +19,8 @@ from ofmu_pl.report.statistics import compare, differences, least_p, merit, pair
 from ofmu_pl.report.tables import between, figure
 
 HARD = "hard-third cosine"
+POINTS = 6
+"""Fewest points of a correlation that decides: of three to five, noise too has intervals that leave out 0."""
 Verdict = Literal["reproduced", "contradicted", "not decidable"]
 Found = tuple[str, Verdict, str]
 """The paper's words, what came out, and the numbers that decide."""
@@ -196,10 +198,11 @@ def _coupling(experiment: Findings) -> Iterator[Found]:
     """Whether utility falls with the difficulty of what is forgotten, and least so with ours (tab:udi-corr)."""
     rises = "The harder the forget samples, the more utility falls (Spearman correlation with the UDI above 0)."
     weakest = "OFMU shows the weakest coupling of difficulty and utility loss."
-    rho = {m: x for m, x in difficulty(experiment)[1].items() if {"low", "high"} <= x.keys() and x.get("n", 0) > 5}
+    found = difficulty(experiment)[1]
+    rho = {m: x for m, x in found.items() if {"low", "high"} <= x.keys() and x.get("n", 0) >= POINTS}
     if not rho:
         for text in (rises, weakest):
-            yield text, "not decidable", "No correlation has six points: more draws of the forget set are needed."
+            yield text, "not decidable", f"No correlation has {POINTS} points: more draws of the forget set are needed."
         return
     numbers = [f"{m} {figure(x['rho'])} {between(x['low'], x['high'])}" for m, x in rho.items()]
     why = f"Over the draws of the forget set: {', '.join(numbers)}."
@@ -208,7 +211,7 @@ def _coupling(experiment: Findings) -> Iterator[Found]:
     ours = rho.get(experiment.ours or "")
     others = [x for m, x in rho.items() if m != experiment.ours]
     if ours is None or not others:
-        yield weakest, "not decidable", "Ours has no six points, or no other method has."
+        yield weakest, "not decidable", f"OFMU has fewer than {POINTS} points, or every other method has."
         return
     below = any(x["high"] < ours["low"] for x in others)  # two such intervals part with p < .006
     yield weakest, _verdict(all(x["low"] > ours["high"] for x in others), below), why
