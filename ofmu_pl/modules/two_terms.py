@@ -13,8 +13,7 @@ from torch.optim import Optimizer
 
 from ofmu_pl.core.derivatives import Loss, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
-from ofmu_pl.core.sharpness import shifted
-from ofmu_pl.core.vectors import Vector, add_, scale_, zeros_like
+from ofmu_pl.core.vectors import Vector, add_, copy_, norm, scale_, zeros_like
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.losses import IGNORED, hidden_distance, js, kl
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
@@ -155,8 +154,14 @@ class TwoTerms(UnlearningModule):
             value = engine.add_gradient(gradient, self.gamma, loss)
             return value, value
         here = engine.expand(loss, order=1)
-        with shifted(engine.parameters, here.gradient, self.sam_rho, keep=list(self.trained.buffers())):
-            return here.value, engine.add_gradient(gradient, self.gamma, loss)
+        size = norm(here.gradient)
+        buffers = list(self.trained.buffers())
+        statistics = [b.clone() for b in buffers]  # BatchNorm is to see a batch once
+        with engine.displaced([(self.sam_rho / size, here.gradient)] if size else []):
+            there = engine.add_gradient(gradient, self.gamma, loss)
+        if buffers:
+            copy_(buffers, statistics)
+        return here.value, there
 
     def own_optimizers(self, outer: Optimizer) -> list[Optimizer]:
         """Make what the rectifier remembers."""

@@ -5,8 +5,9 @@ import torch
 
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.finite_difference import FiniteDifference
+from ofmu_pl.core.vectors import norm
 from scripts.engine_audit import compare, parts
-from tests.helpers.cases import mlp
+from tests.helpers.cases import error, mlp
 
 
 def test_parameters_return_bit_for_bit_when_a_term_raises():
@@ -26,6 +27,19 @@ def test_parameters_return_bit_for_bit_when_a_term_raises():
     with pytest.raises(RuntimeError, match="broken"):
         displaced_and_broken()
     assert all(torch.equal(a, b) for a, b in zip(before, case.parameters, strict=True))
+
+
+def test_to_first_order_a_displacement_adds_a_hessian_vector_product():
+    """``g(theta + d) = g + H d + O(|d|^2)``, H d by torch.autograd alone."""
+    case = mlp()
+    engine = FiniteDifference(case.parameters)
+    here = engine.expand(case.loss("forget", parts=2)).gradient
+    shift = 1e-5 / norm(here)
+    with engine.displaced([(shift, here)]):
+        there = engine.expand(case.loss("forget", parts=2)).gradient
+    graph = torch.autograd.grad(case.loss("forget")[0](), case.parameters, create_graph=True)
+    product = torch.autograd.grad(graph, case.parameters, here)
+    assert error([(a - b) / shift for a, b in zip(there, here, strict=True)], product) < 1e-3
 
 
 def test_bfloat16_parameters_are_refused():
