@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from torch.optim import Optimizer
 
 from ofmu_pl.core.algorithm import OuterIteration, outer_iteration
@@ -166,9 +166,10 @@ class OFMU(UnlearningModule):
         self.scrutiny = Scrutiny(beta, safeguards.floor)
 
     def what_was_done(self) -> str:
-        """Sentences for the audit page; those of parts that the engine could not give are left out."""
-        penalised = self.penalty.rho > 0 and self.scrutiny.order > 2
-        similar = self.beta > 0 and self.scrutiny.order > 1 and (penalised or self.rates is None)
+        """Sentences for the audit page; those of parts that no iteration used are left out."""
+        order = self.scrutiny.order if self.scrutiny.used else 1
+        penalised = self.penalty.rho > 0 and order > 2
+        similar = self.beta > 0 and order > 1 and (penalised or self.rates is None)
         parts = {BETA_IN_WORDS: similar, RHO_IN_WORDS: penalised, NGRAM_IN_WORDS: self.lower.ngram_weight > 0}
         return " ".join([self.in_words, *(words for words, used in parts.items() if used)])
 
@@ -227,6 +228,13 @@ class OFMU(UnlearningModule):
         parameters, ranks = trainable(self.trained), self.run.ranks
         self.engine = Autograd(parameters, ranks) if self.exact else FiniteDifference(parameters, ranks=ranks)
         self.lower.begin(self, self.length)
+        has_parts = self.beta > 0 or self.penalty.rho > 0
+        last_whole = (self.length - 1) // self.period * self.period  # below 0 where no number ends the run
+        if has_parts and not self.rates and 0 <= last_whole < self.higher_order_from * self.length:
+            rank_zero_warn(
+                f"Similarity and penalty act in none of the run's {self.length} iterations: lower "
+                f"model.higher_order_every ({self.period}) or model.higher_order_from ({self.higher_order_from})."
+            )
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """Run Algorithm 1 (``core.algorithm``) up to the outer optimizer's step; the parameters are then theta_in."""

@@ -27,12 +27,13 @@ class Scrutiny:
 
     Attributes:
         order: The highest order of derivatives that the engine gives now: 1 (gradients), 2 (grad Phi) or 3.
+        used: Iterations so far that were to use similarity or penalty.
     """
 
     def __init__(self, beta: float, floor: float) -> None:
         self.beta, self.floor = beta, floor
         self.order = 3
-        self._whole = 0
+        self.used = 0
         self._steps: tuple[float, float] | None = None
         self._examined = False
         self._differentiable = True
@@ -59,7 +60,7 @@ class Scrutiny:
         if not method.run.checks_itself or not self._differentiable or not (similar or penalised):
             return {}
         scalars: dict[str, float] = {}
-        if isinstance(engine, FiniteDifference) and _is_looked_at(self._whole):
+        if isinstance(engine, FiniteDifference) and _is_looked_at(self.used):
             forget, retain = batch["forget"][-1], batch["retain"][-1]
             few = _first(method, forget, SETTLED_SAMPLES)
             before = engine.gradient_evaluations
@@ -67,16 +68,16 @@ class Scrutiny:
             scalars = self._settle(engine, *pair, penalised=penalised)
             share = len(next(iter(few.values()))) / len(next(iter(forget.values())))
             engine.gradient_evaluations = before + share * (engine.gradient_evaluations - before)
-        self._whole += 1
+        self.used += 1
         return scalars
 
     def state_dict(self) -> Checkpoint:
         """The findings, for a checkpoint."""
-        return {"order": self.order, "steps": self._steps, "whole": self._whole}
+        return {"order": self.order, "steps": self._steps, "used": self.used}
 
     def load_state_dict(self, state: Checkpoint) -> None:
         """Restore what ``state_dict`` gave."""
-        self.order, self._steps, self._whole = state["order"], state["steps"], state["whole"]
+        self.order, self._steps, self.used = state["order"], state["steps"], state["used"]
         self._examined = False  # which gives the engine its steps
 
     def _examine(self, method: UnlearningModule, engine: Engine, forget: Loss) -> None:
@@ -135,6 +136,6 @@ def _first(method: UnlearningModule, batch: Batch, samples: int) -> Batch:
     return {k: v[: max(samples, method.run.ranks.size)] for k, v in batch.items()}
 
 
-def _is_looked_at(whole: int) -> bool:
-    """Whether differences are checked in a whole iteration: 0 and the powers of 4."""
-    return whole == 0 or (whole.bit_count() == 1 and whole.bit_length() % 2 == 1)
+def _is_looked_at(used: int) -> bool:
+    """Whether differences are checked after so many iterations that used them: 0 and the powers of 4."""
+    return used == 0 or (used.bit_count() == 1 and used.bit_length() % 2 == 1)

@@ -121,6 +121,18 @@ def test_before_a_share_of_the_run_whole_iterations_only_measure(start, acts):
     assert (logged["penalty"] > 0) == bool(acts[2])
 
 
+OFF = {"beta": 0.0, "rho_0": 0.0}
+
+
+@pytest.mark.parametrize(("every", "parts", "idle"), [(4, {}, True), (3, {}, False), (4, OFF, False)])
+def test_a_run_too_short_for_its_parts_says_so(recwarn, every, parts, idle):
+    """Of four iterations every third is whole after the first, which is before ``higher_order_from``; no fourth is."""
+    module = OFMU(CausalLM(config=TINY), inner_steps=1, higher_order_every=every, higher_order_from=0.2, **parts)
+    train(module, steps=4)
+    assert any("model.higher_order_every" in str(w.message) for w in recwarn) == idle
+    assert (module.what_was_done() == OFMU.in_words) == (idle or bool(parts)), "the audit page says what was used"
+
+
 @pytest.mark.parametrize(
     ("period", "costs", "budget", "iterations"),
     [
