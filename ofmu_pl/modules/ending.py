@@ -68,6 +68,7 @@ class Ending:
 
     Args:
         stop_at: ``holdout``: end where forget rows can no longer be told from held-out rows, and retain rows are kept.
+            Methods that seek no goal themselves may also end beyond held-out rows.
         max_harm: Mean rise of retain rows' losses, in nats, from which the run ends.
         keep: ``best``: the weights of the look at which forget rows were nearest to held-out rows, among those whose
             retain rows were harmed by at most ``max_harm`` (.3 nats where none is given).
