@@ -38,23 +38,6 @@ def sample_mean(values: Tensor, targets: Tensor) -> Tensor:
     return (values * mask).sum(1) / mask.sum(1).clamp(min=1)
 
 
-def causal_lm_nll(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean negative log-likelihood of each answer, in nats per token.
-
-    ``l_i = -(1/n_i) sum_t log p(y_{i,t} | y_{i,<t})`` over the n_i labelled tokens of row i: the paper's per-sample
-    loss, whose plain mean over rows is L_f or L_r (a token mean would weigh long answers more and not add up).
-
-    Args:
-        logits: (B, S, V) of any float dtype.
-        labels: (B, S) token ids, unshifted, ``-100`` where there is no loss.
-
-    Returns:
-        Losses, (B,) float32 (float64 for float64 logits).
-    """
-    targets = shifted(labels)
-    return token_nll(logits, targets).sum(1) / (targets != IGNORED).sum(1).clamp(min=1)
-
-
 def ceiling(losses: Tensor, level: float | Tensor | None, width: float = 0.25) -> Tensor:
     """A smooth upper bound of each sample's loss: ``level - width softplus((level - l) / width)``.
 

@@ -36,7 +36,7 @@ from ofmu_pl.core.inner import ascend
 from ofmu_pl.core.objective import outer_gradient
 from ofmu_pl.core.safeguards import Safeguards
 from ofmu_pl.core.vectors import add_
-from ofmu_pl.losses import causal_lm_nll
+from ofmu_pl.losses import token_nll
 from ofmu_pl.support.files import write_json
 
 BETA, RHO, LR = 0.5, 0.3, 1e-6
@@ -79,7 +79,7 @@ class Bench:
     def loss(self, i: int) -> Loss:
         """The mean loss of batch i as one term."""
         ids = self.batches[i]
-        return [lambda: causal_lm_nll(self.model(input_ids=ids).logits, ids).mean()]
+        return [lambda: token_nll(self.model(input_ids=ids[:, :-1]).logits, ids[:, 1:]).mean()]
 
     def forward(self) -> None:
         """One forward pass without a graph: the unit of memory."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy import stats
 
 from ofmu_pl.evaluation.plain import verdicts
 from ofmu_pl.metrics import interval
-from ofmu_pl.metrics.bootstrap import wilson
+from ofmu_pl.metrics.bootstrap import LEVEL, difference, wilson
 from ofmu_pl.metrics.membership import auc_interval, auc_result
 from ofmu_pl.metrics.per_example import compared, null
 from ofmu_pl.metrics.result import Metric, by_name
@@ -36,6 +37,37 @@ KINDS: dict[str, tuple[Draw, float]] = {
 }
 
 
+def rare(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Values of n rows of which nine of ten are 0 and the others anything up to 1."""
+    return np.where(rng.random(n) < 0.9, 0.0, rng.random(n))
+
+
+def two_normals(far: float, few: int, many: int, rng: np.random.Generator) -> Ends:
+    """The interval of the AUC of unit normals whose means are so far apart."""
+    return auc_interval(rng.normal(size=few), rng.normal(far, size=many))
+
+
+NEAR = math.sqrt(2) * float(stats.norm.ppf(0.8))
+FEW_ROWS: dict[str, tuple[Draw, float]] = {
+    "AUC of .80, 5 rows beside 40": (partial(two_normals, NEAR, 5, 40), 0.8),
+    "AUC of .96, 10 rows beside 100": (partial(two_normals, FAR, 10, 100), 0.96),
+    "mean, nine of ten rows 0, 20 rows": (lambda rng: interval([rare(rng, 20)], bounded=True), 0.05),
+    "mean, nine of ten rows 0, 40 rows": (lambda rng: interval([rare(rng, 40)], bounded=True), 0.05),
+}
+"""Intervals that few or equal rows make hard; of so few rows all may be equal, and then no method sees the rest."""
+PAIRS: dict[str, tuple[Callable[[np.random.Generator, int], np.ndarray], int, int]] = {
+    "shares of .95, 10 rows beside 100": (lambda rng, n: 1.0 * (rng.random(n) < 0.95), 10, 100),
+    "shares of .95, 20 rows beside 400": (lambda rng, n: 1.0 * (rng.random(n) < 0.95), 20, 400),
+    "nine of ten rows 0, 5 rows beside 40": (rare, 5, 40),
+}
+
+
+def wrong_tests(kind: str, draws: int = 2000) -> str:
+    """Share of tests at .05 that call two sets of one kind different."""
+    (draw, few, many), rng = PAIRS[kind], np.random.default_rng(0)
+    return share(sum(difference([draw(rng, few), -draw(rng, many)])[0] < LEVEL for _ in range(draws)), draws)
+
+
 def share(hits: int, n: int) -> str:
     """A share with its Wilson interval."""
     low, high = wilson(hits / n, n)
@@ -43,16 +75,16 @@ def share(hits: int, n: int) -> str:
 
 
 def held(kind: str, draws: int, seed: int = 0) -> int:
-    """Number of 95 % intervals of 40 items that hold the truth."""
-    (draw, truth), rng = KINDS[kind], np.random.default_rng(seed)
+    """Number of 95 % intervals that hold the truth."""
+    (draw, truth), rng = (KINDS | FEW_ROWS)[kind], np.random.default_rng(seed)
     drawn = [draw(rng) for _ in range(draws)]
     return sum(low <= truth <= high for low, high in drawn)
 
 
 def coverage(draws: int = 2000) -> list[str]:
-    """Share of 95 % intervals of 40 items that hold the truth."""
-    rows = ["| of 40 rows | holds the truth | should |", "|---|---|---|"]
-    return rows + [f"| {kind} | {share(held(kind, draws), draws)} | .95 |" for kind in KINDS]
+    """Share of 95 % intervals that hold the truth."""
+    rows = ["| of 40 rows, if nothing else is said | holds the truth | should |", "|---|---|---|"]
+    return rows + [f"| {kind} | {share(held(kind, draws), draws)} | .95 |" for kind in KINDS | FEW_ROWS]
 
 
 def single_examples(draws: int = 20) -> list[str]:
@@ -113,6 +145,7 @@ def main() -> None:
                 f"| audit pages with any verdict (fifteen tests, 40 rows a side) | {wrong} | .05 |",
                 f"| claims with a comparison called better (ten comparisons of five seeds) | {better} | .025 |",
                 f"| claims with a comparison called worse | {worse} | .025 |",
+                *(f"| one test of two sets alike: {kind} | {wrong_tests(kind)} | .05 |" for kind in PAIRS),
             ]
         ),
         "## Attacks on single examples, on models that are alike",

@@ -60,7 +60,7 @@ def _metrics(attack: Attack, findings: Sequence[Finding]) -> Entries:
         values = [f.figures[metric.name] for f in findings if metric.name in f.figures]
         if values:
             rows = _rows(metric.name, findings)
-            ends = None if rows is None else interval([rows])
+            ends = None if rows is None else interval([rows], bounded=metric.unit == "0 to 1")
             n = len(values) if rows is None else len(rows)
             entries[metric.name] = metric.result(float(np.mean(values)), n=n, interval=ends).as_dict()
     return entries

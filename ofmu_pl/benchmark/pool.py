@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
+import yaml
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.benchmark.progress import Live
@@ -55,12 +56,15 @@ class Job:
 
     @property
     def rewritten(self) -> list[str]:
-        """Files that its words name and that were written after it had finished; configurations are in its key."""
+        """Files and models that its run named and that were written after it had finished; configurations count."""
         if self.record is None:
             return []
         ended = (self.place / FINISHED).stat().st_mtime
         named = [word for option, word in pairwise(self.words) if option != "--config"]
-        return [word for word in named if os.path.isfile(word) and os.path.getmtime(word) > ended]
+        parsed = self.place / "latest" / "config.yaml"  # which has what the configurations named
+        if parsed.is_file():
+            named += [t.value for t in yaml.scan(parsed.read_text(encoding="utf-8")) if isinstance(t, yaml.ScalarToken)]
+        return [word for word in dict.fromkeys(named) if _last_written(word) > ended]
 
     @property
     def failure(self) -> FailureRecord | None:
@@ -70,6 +74,13 @@ class Job:
     def _mine(self, kind: type[Left], name: str) -> Left | None:
         found = left(kind, self.place / name)
         return found if found is not None and found.key == self.key else None
+
+
+def _last_written(word: str) -> float:
+    """When a file, or the newest weights of a model's folder, were written; 0: it is neither."""
+    path = Path(word)
+    files = [word] if os.path.isfile(word) else path.glob("*.safetensors") if os.path.isdir(word) else []
+    return max(map(os.path.getmtime, files), default=0.0)
 
 
 def left(kind: type[Left], path: Path) -> Left | None:

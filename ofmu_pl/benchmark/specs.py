@@ -123,6 +123,13 @@ def check_names(names: Iterable[str], folder: Path, taken: Iterable[str]) -> Non
             raise UserError(f"'{name}' cannot name a part of this: choose another name, without '/'.")
 
 
+def check_own(options: Iterable[Options], own: Iterable[str], whose: str) -> None:
+    """Refuse options that the list itself gives its runs, and would replace."""
+    for key in {*own, "logs", "benchmark", "method"}:
+        if any(key in given for given in options):
+            raise UserError(f"{whose} gives its runs {key} itself: take it out of the options.")
+
+
 def check_files(bases: Iterable[str | list[str]], methods: Iterable[Method], whose: str) -> None:
     """Refuse configurations that are not there."""
     overlays = [method.overlay for method in methods if method.overlay]
@@ -156,6 +163,7 @@ def check(experiments: dict[str, Planned], folder: Path) -> None:
             raise UserError(f"'{name}' has an empty base: name the configuration that its runs share.")
         check_files([*bases, e.attacks], e.methods.values(), f"'{name}'")
         of_runs = [e.options, *e.scenarios.values(), *(m.options for m in e.methods.values())]
+        check_own(of_runs, e.seeded, f"'{name}'")
         expanded([*of_runs, *(p.options for p in e.prepare.values())])
         if files(e.attacks) and any("export.folder" in o and o["export.folder"] is None for o in of_runs):
             raise UserError(

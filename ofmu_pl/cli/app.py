@@ -35,7 +35,7 @@ from ofmu_pl.training.export import ModelExport
 from ofmu_pl.training.progress import IterationProgressBar
 from ofmu_pl.training.record import logger_of
 from ofmu_pl.training.resumable import Ended, Resumable
-from ofmu_pl.training.run_folders import Start, begun, choose, discard, number, point_latest
+from ofmu_pl.training.run_folders import Start, begun, choose, discard, number, point_latest, warn_of_other_scores
 from ofmu_pl.training.settings import length, settings, shown
 from ofmu_pl.training.shards import shard_errors
 
@@ -74,7 +74,7 @@ class UnlearningCLI(LightningCLI):
         config = self.config[self.config["subcommand"]]
         if config.pop("dry_run", False) is not self.dry:
             raise UserError(f"{DRY_RUN} is a word of the command line alone: take it out of the configuration.")
-        check_range(0, MAX_SEED, seed_everything=config["seed_everything"])
+        check_range(0, MAX_SEED, whole=True, seed_everything=config["seed_everything"])
         check_trainer(config["trainer"])
         check_keepers(config)
         check_schedule(config)
@@ -104,6 +104,7 @@ class UnlearningCLI(LightningCLI):
                 require_same_data(self.datamodule.hashes, then)
                 if self.trainer.is_global_zero:
                     sys.stdout.write(f"finished: see {start.folder}\n")
+                    warn_of_other_scores(start.folder, self.config["fit"].as_dict())
                     if ckpt_path == LAST:  # the process may have been killed before it did so
                         point_latest(start.folder)
                 return
@@ -115,6 +116,12 @@ class UnlearningCLI(LightningCLI):
             with shard_errors(self.method_folder):
                 self._run_from(start.checkpoint, self.trainer.fit)
             if start.folder is not None:
+                tried = self.trainer.fast_dev_run or not self.trainer.is_global_zero  # type: ignore[attr-defined]
+                if not (tried or (start.folder / RESULTS).is_file()):
+                    raise UserError(
+                        "The run ended before its first iteration, so nothing was measured: raise trainer.max_time or "
+                        "trainer.max_epochs."
+                    )
                 point_latest(start.folder)
 
     def validate(self, ckpt_path: str | None = None, **_: object) -> None:
@@ -138,6 +145,11 @@ class UnlearningCLI(LightningCLI):
         if command == "fit":
             self.config[command]["ckpt_path"] = None  # the saved configuration is that of a whole run
         if not self._logs_here:
+            if words == LAST:
+                raise UserError(
+                    f"--ckpt_path last looks in '{folder}', and trainer.logger puts checkpoints elsewhere: give the "
+                    "file of one, or leave the logger out."
+                )
             yield replace(choose(folder, command, words, resolved), folder=None, done=False)
             return
         first = self.trainer.is_global_zero  # the others write nothing, and are told the folder by rank 0

@@ -8,11 +8,11 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import yaml
+from markupsafe import escape
 
 from ofmu_pl.evaluation.audit import without_rows
 from ofmu_pl.support.errors import UserError
@@ -41,12 +41,15 @@ def purge(runs: list[Path]) -> None:
     configs = [_config(folder) for folder in runs]
     for folder, config in zip(runs, configs, strict=True):
         _rewrite(folder / AUDIT, without_rows, "questions and answers")
-        chosen = _clean_config(folder / "config.yaml", config)
-        for path in _lists(folder) if chosen else []:
-            _rewrite(path, partial(_without_names, chosen), "names that chose rows")
+        named = _clean_config(folder / "config.yaml", config)
+        for path in _lists(folder) if named else []:
+            _rewrite(path, partial(_without, named), "rows that stood there, and names that chose rows")
         for path in filter(os.path.lexists, (folder / name for name in HOLDERS)):
+            if path.is_symlink():
+                print(f"Remove {path.resolve()} yourself: {HOLDERS[path.name]}. Only the link to it is removed here.")
+            else:
+                print(f"Removed {path}: {HOLDERS[path.name]}.")
             _remove(path)
-            print(f"Removed {path}: {HOLDERS[path.name]}.")
         for path in sorted(folder.glob(".*.partial")):
             _remove(path)
             print(f"Removed {path}: what a process wrote that was killed.")
@@ -83,32 +86,40 @@ def _rewrite(path: Path, change: Callable[[str], str], what: str) -> None:
         print(f"Removed from {path}: {what}.")
 
 
-def _clean_config(path: Path, config: Config) -> list[str]:
-    """Take rows, and what chose them (``author=NAME``), out of a configuration; never through a link."""
+def _clean_config(path: Path, config: Config) -> dict[str, str]:
+    """Take rows, and what chose them (``author=NAME``), out of a configuration; never through a link.
+
+    Returns what was there, rows text by text in quotes, and what takes its place.
+    """
     given = config["data"].get("init_args")
     others = given.get("other_requests") if isinstance(given, dict) else None
     parts = [given, *(others.values() if isinstance(others, dict) else [])]
-    chosen, rows = [], 0
+    named: dict[str, str] = {}
     for part in parts:
         if not isinstance(part, dict) or path.is_symlink():
             continue
         for name in ("forget", "full"):
             if isinstance(part.get(name), list):  # rows themselves, not a file of them
+                for text in _texts(part[name]):
+                    named |= dict.fromkeys((json.dumps(text), json.dumps(text, ensure_ascii=False)), '"PURGED"')
                 part[name] = None
-                rows += 1
         if isinstance(part.get("forget_where"), str):
-            chosen.append(part["forget_where"])
-            part["forget_where"] = _unnamed(part["forget_where"])
-    if not chosen and not rows:
-        return []
+            chosen = part["forget_where"]
+            named[chosen] = part["forget_where"] = f"{chosen.partition('=')[0]}=PURGED"
+    if not named:
+        return named
     with replacing(path) as temporary:
         temporary.write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
     print(f"Removed from {path}: rows that stood there, and names that chose rows.")
-    return chosen
+    return named
 
 
-def _unnamed(chosen: str) -> str:
-    return f"{chosen.partition('=')[0]}=PURGED"
+def _texts(value: object) -> Iterator[str]:
+    """All texts in a value, but the names of fields."""
+    if isinstance(value, str):
+        yield value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _texts(part)
 
 
 def _lists(folder: Path) -> Iterator[Path]:
@@ -120,13 +131,22 @@ def _lists(folder: Path) -> Iterator[Path]:
             yield from (path for path in (place / REPORT).rglob("*.*") if path.suffix != ".png")
 
 
-def _without_names(chosen: list[str], text: str) -> str:
-    """Take names that chose rows out of a text, as they are or as JSON and HTML write them."""
-    for words in chosen:
-        quoted = json.dumps(words)[1:-1]
-        for form in {words, quoted, json.dumps(quoted)[1:-1], escape(words)}:
-            text = re.sub(rf"{re.escape(form)}(?!\w)", _unnamed(words), text)
+def _without(named: dict[str, str], text: str) -> str:
+    """Put other words in the place of some, however the files of a list write them."""
+    for words, instead in named.items():
+        for form, other in zip(_forms(words), _forms(instead), strict=True):
+            text = re.sub(rf"{re.escape(form)}(?!\w)", other.replace("\\", r"\\"), text)
     return text
+
+
+def _forms(words: str) -> list[str]:
+    """A text as it is, and as JSON, JSON in JSON, the shell and pages write it."""
+    forms = [words]
+    for plain in (True, False):
+        once = json.dumps(words, ensure_ascii=plain)[1:-1]
+        forms += [once, json.dumps(once, ensure_ascii=plain)[1:-1]]
+    forms += [form.replace("'", "'\"'\"'") for form in forms]
+    return forms + [str(escape(form)) for form in forms]
 
 
 def _remove(path: Path) -> None:

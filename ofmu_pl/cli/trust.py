@@ -46,6 +46,7 @@ def _of_the_working_folder() -> list[str]:
     """Modules and packages of the working folder that Python would import from there."""
     here = Path.cwd()
     names = {path.stem for path in here.glob("*.py")} | {path.parent.name for path in here.glob("*/*.py")}
+    names.discard("__main__")  # whose own specification Python may lack
     found = []
     for name in sorted(names):
         spec = find_spec(name) if name.isidentifier() else None

@@ -30,9 +30,6 @@ class Polyak(GradientOptimizer):
         growth: A step's rate is at most this multiple of the largest recent rate, which falls by at most this factor a
             step. It is bounded since a gradient that vanishes says little about how far to go.
 
-    Attributes:
-        rate: ``lr gap / <g, d>`` of the last step, as ``growth`` bounds it; 0 without a gap.
-
     Example:
         The distance |theta - 3| from 0 to 1 is two units away, and a step takes them.
 
@@ -49,11 +46,6 @@ class Polyak(GradientOptimizer):
         self, params: Iterable[Tensor], lr: float = 1.0, beta: float = 0.99, eps: float = 1e-12, growth: float = 1.5
     ) -> None:
         super().__init__(params, {"lr": lr, "beta": beta, "eps": eps, "growth": growth, "rate": 0.0, "bound": 0.0})
-
-    @property
-    def rate(self) -> float:
-        """``lr gap / <g, d>`` of the last step, as ``growth`` bounds it; 0 without a gap or before the first step."""
-        return float(self.param_groups[0]["rate"])
 
     def move(self, gap: float = 0.0) -> None:
         """One step along the gradients that the parameters have.

@@ -52,7 +52,7 @@ class MovingAverage(GradientOptimizer):
     """
 
     def __init__(self, params: Sequence[Tensor], weight: float) -> None:
-        super().__init__(params, {"weight": weight})
+        super().__init__(params, {"weight": weight, "lr": 0.0})  # which Lightning's LearningRateMonitor reads
 
     def update(self, gradient: Vector) -> Vector:
         """Take a gradient in, one tensor per parameter, and return the average as it then is."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sized
-from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import lightning.pytorch as pl
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from ofmu_pl.data.encoded import Lengths
-from ofmu_pl.data.sampler import EpochFrom, Item, Iterations, Passes, Resumable, batch_indices
+from ofmu_pl.data.sampler import EpochFrom, Item, Resumable, batch_indices
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.support.sets import REQUEST
 
@@ -191,8 +191,9 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         Our modules get each of them whole on every rank. With any other module ranks share the rows of each batch,
         whatever the trainer's ``use_distributed_sampler``, and ``accumulate_grad_batches`` accumulates iterations.
         """
+        numbers, sampler = range(sys.maxsize), EpochFrom(self.iterations_per_epoch, self._start)
         make = self.iteration if self._ours else self._share
-        return Resumable(Iterations(make), batch_size=None, sampler=EpochFrom(self.iterations_per_epoch, self._start))
+        return Resumable(numbers, batch_size=None, sampler=sampler, collate_fn=make)  # type: ignore[arg-type]
 
     def val_dataloader(self) -> DataLoader[Item] | list[DataLoader[Item]]:
         """For another study's module, loaders of the ``forget`` rows and of the ``retain`` rows.
@@ -202,10 +203,16 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         """
         if self._ours:
             return DataLoader([{}], batch_size=None)  # type: ignore[arg-type]
-        return [
-            DataLoader(Passes(len(self.splits[s]), self.batch_size, partial(self.collate, s)), batch_size=None)
-            for s in ("forget", "retain")
-        ]
+        return [self._one_pass("forget"), self._one_pass("retain")]
+
+    def _one_pass(self, split: str) -> DataLoader[Item]:
+        rows = range(len(self.splits[split]))
+        starts = rows[:: self.batch_size]
+
+        def make(number: int) -> Item:
+            return self.collate(split, list(rows[starts[number] :][: self.batch_size]), number)
+
+        return DataLoader(range(len(starts)), batch_size=None, collate_fn=make)  # type: ignore[arg-type]
 
     test_dataloader = val_dataloader
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
 T = TypeVar("T")
@@ -56,17 +56,6 @@ def _permutation(n: int, seed: int, stream: str, sweep: int) -> np.ndarray:
     return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little"))).permutation(n)
 
 
-class Iterations(Dataset[Any]):
-    """Maps an outer iteration's number k to ``make(k)``."""
-
-    def __init__(self, make: Callable[[int], Item]) -> None:
-        self.make = make
-
-    def __getitem__(self, k: int) -> Item:
-        """All batches of iteration k."""
-        return self.make(k)
-
-
 class EpochFrom(DistributedSampler[Any]):
     """The iterations from the present one to the end of its epoch, the same on every rank.
 
@@ -90,28 +79,6 @@ class EpochFrom(DistributedSampler[Any]):
     def __len__(self) -> int:
         """The length of the whole epoch: Lightning itself adds the iterations before a resumed one."""
         return self.length
-
-
-class Passes(Dataset[Any]):
-    """A split in order, every row once, in batches.
-
-    Args:
-        rows: Number of rows.
-        batch_size: Rows per batch; the last batch may have fewer.
-        make: Makes a batch from the rows' positions and the batch's number.
-    """
-
-    def __init__(self, rows: int, batch_size: int, make: Callable[[list[int], int], Item]) -> None:
-        self.starts, self.rows, self.batch_size, self.make = range(0, rows, batch_size), rows, batch_size, make
-
-    def __len__(self) -> int:
-        """The number of batches."""
-        return len(self.starts)
-
-    def __getitem__(self, number: int) -> Item:
-        """The batch of this number."""
-        first = self.starts[number]
-        return self.make(list(range(first, min(first + self.batch_size, self.rows))), number)
 
 
 class Resumable(DataLoader[Any]):

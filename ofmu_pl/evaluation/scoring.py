@@ -47,6 +47,7 @@ class _Set:
     rows: list[Row]
     detailed: bool
     generates: bool
+    paraphrased: bool
     asked: list[Question] = field(default_factory=list)
     answers: list[list[Answer]] = field(default_factory=list)
 
@@ -89,7 +90,8 @@ def score_rows(
         generates = max_new_tokens is not None and not document and (thorough or prefix_of(name) is not None)
         ids = np.arange(len(rows)) if items is None else np.array(evenly(range(len(rows)), items), dtype=np.int64)
         ids = ids[own_share()]
-        part = parts[name] = _Set(ids, [rows[i] for i in ids], detailed, generates)
+        paraphrased = any(row.get("paraphrased_answer") is not None for row in rows)  # alike on all ranks
+        part = parts[name] = _Set(ids, [rows[i] for i in ids], detailed, generates, paraphrased)
         # The facts of documents are the attacks' alone, and these need documents to compare with.
         tells_facts = not document or "holdout_doc" in sets
         for encoded in encoder.encode_rows(part.rows):
@@ -179,14 +181,13 @@ def _ask(
 
 def _collect(part: _Set, decode: Callable[[list[int]], str]) -> SetScores:
     """Put a set's scores together from those of its answers."""
-    right, paraphrased, wrong, paraphrases = [], [], [], False
+    right, paraphrased, wrong = [], [], []
     for row, answers in zip(part.rows, part.answers, strict=True):
         losses = [answer.loss for answer in answers]
         n = len(losses) - len(wrong_answers_of(row))
         right.append(losses[0])
         paraphrased.append(losses[n - 1])
         wrong.append(losses[n:])
-        paraphrases = paraphrases or n > 1
     more: dict[str, np.ndarray] = {}
     if part.generates:
         more |= _said(part.rows, [question.said for question in part.asked], decode)
@@ -198,7 +199,7 @@ def _collect(part: _Set, decode: Callable[[list[int]], str]) -> SetScores:
     return SetScores(
         part.ids,
         np.array(right, dtype=np.float64),
-        np.array(paraphrased) if paraphrases else None,
+        np.array(paraphrased, dtype=np.float64) if part.paraphrased else None,
         np.array(wrong) if any(wrong) else None,
         **more,
     )

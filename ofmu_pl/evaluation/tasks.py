@@ -163,7 +163,7 @@ def read_results(found: dict[str, Any], names: Sequence[str]) -> Iterator[Metric
                 continue
             label = name if selection == "none" else f"{name}_{selection}"
             error = values.get(f"{name}_stderr,{selection}")
-            share = name.startswith(SHARES)
+            share = name.startswith(SHARES) and 0 <= value <= 1  # squadv2's f1 is in per cent
             metric = Metric(
                 f"{PREFIX}{task}_{label}",
                 higher_is_better=bool(upwards),

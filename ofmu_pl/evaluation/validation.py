@@ -33,7 +33,8 @@ class ValidationRows(pl.Callback):
     """
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Measure and write."""
+        """Measure the weights that are kept, and write."""
+        pl_module.ending.settle(pl_module)
         data = data_of(trainer)
         if data.modality != "text":
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from ofmu_pl.data.own_files import Rows, read_source
@@ -80,12 +81,12 @@ def search(sources: Sequence[str], names: Path, out: Path, least: float) -> None
         print(f"{f.source}: {len(f.rows)} of {f.total} rows are about {_persons(sought)} ({numbers}),")
         print(f"  {len(f.inside)} more name them inside of something else, {len(f.doubtful)} are doubtful.")
     print(f"Check them by eye: {out / PAGE}")
-    if any(f.rows for f in found):
-        chosen = next(i for i, f in enumerate(found) if f.rows)
-        print(
-            "Then forget them: python -m ofmu_pl fit --config ofmu_pl:text.yaml "
-            f"--data.full {found[chosen].source} --data.forget_rows {lists[chosen]} --model.network.path MODEL"
-        )
+    for f, numbers in zip(found, lists, strict=True):
+        if f.rows:
+            print(
+                "Then forget them: python -m ofmu_pl fit --config ofmu_pl:text.yaml "
+                f"--data.full {quote(f.source)} --data.forget_rows {quote(str(numbers))} --model.network.path MODEL"
+            )
 
 
 def _names(path: Path) -> list[str]:

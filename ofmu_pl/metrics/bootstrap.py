@@ -18,7 +18,7 @@ LEVEL = 0.05
 """Level of tests, of a whole family of them after ``holm``."""
 
 
-def interval(groups: Sequence[Array], seed: int = 0) -> tuple[float, float]:
+def interval(groups: Sequence[Array], seed: int = 0, *, bounded: bool = False) -> tuple[float, float]:
     """Compute the 95 % interval of a sum of means over items.
 
     It is the bootstrap-t interval: with m* and e* the sum and its standard error in a resample,
@@ -26,11 +26,14 @@ def interval(groups: Sequence[Array], seed: int = 0) -> tuple[float, float]:
         [m - e q_97.5, m - e q_2.5],    q: quantiles of (m* - m) / e*
 
     which also holds for skewed values, where percentiles of m* are too narrow (Efron & Tibshirani 1993, section 12.5).
-    Fewer than ten items have the t interval; one group of nothing but 0 and 1 is a share and has Wilson's (``wilson``).
+    Fewer than ten items have the t interval, and so have items of which a few make all the difference: resamples
+    without these have hardly any e*. Where such items are bounded, Wilson's interval takes its place, of as many as
+    give a share the variance of the sum. One group of nothing but 0 and 1 has Wilson's (``wilson``), too.
 
     Args:
         groups: Values of items, (N,) each; resamples are drawn from each group independently.
         seed: Seed of the draws.
+        bounded: Whether the sum lies between 0 and 1, and so do the ends.
 
     Returns:
         The ends; NaN if a value is not finite or a group has no items. One item alone, or equal items, give an interval
@@ -51,17 +54,27 @@ def interval(groups: Sequence[Array], seed: int = 0) -> tuple[float, float]:
     error = math.sqrt(sum(_squared_errors(columns)))
     if error <= 1e-12 * abs(value):
         return value, value
-    if (least := min(map(len, columns))) < FEW:
-        half = error * float(stats.t.ppf((1 + COVERAGE) / 2, max(1, least - 1)))
-        return value - half, value + half
+    least = min(map(len, columns))
+    found = None if least < FEW else _bootstrap_t(columns, error, seed)
+    if found is None and bounded and least >= FEW and 0 < value < 1:
+        return wilson(value, value * (1 - value) / error**2)
+    half = error * float(stats.t.ppf((1 + COVERAGE) / 2, max(1, least - 1)))
+    low, high = (value - half, value + half) if found is None else (value - found[1], value - found[0])
+    return (max(0.0, low), min(1.0, high)) if bounded else (low, high)
+
+
+def _bootstrap_t(columns: list[Array], error: float, seed: int) -> tuple[float, float] | None:
+    """How far resamples' sums lie from the sum at both quantiles; ``None``: too many of them hardly vary."""
     centred = [x - x.mean() for x in columns]
     drawn = list(zip(_draws(tuple(map(len, columns)), seed), centred, strict=True))
     means = [times @ x / len(x) for times, x in drawn]
     squares = [(times @ x**2 / len(x) - m**2) / max(1, len(x) - 1) for m, (times, x) in zip(means, drawn, strict=True)]
     errors = np.sqrt(np.maximum(sum(squares), 0.0))
-    varied = errors > 1e-6 * error  # a resample of one item over and over has no t
+    varied = errors > 0.1 * error
+    if varied.mean() < (1 + COVERAGE) / 2:
+        return None
     low, high = np.quantile(sum(means)[varied] / errors[varied], [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2])
-    return float(value - error * high), float(value - error * low)
+    return float(error * low), float(error * high)
 
 
 def wilson(share: float, n: float) -> tuple[float, float]:
@@ -79,7 +92,9 @@ def wilson(share: float, n: float) -> tuple[float, float]:
 def difference(groups: Sequence[Array]) -> tuple[float, float]:
     """Test whether a sum of means over items is 0, as of differences between two models on the same items.
 
-    It is the t-test, of several groups Welch's; a group of one item is taken to vary as the others do.
+    It is the t-test, of several groups Welch's, or that with a pooled variance where this one is less sure: a few items
+    that happen to be equal do not say how much they vary. A group of one item is taken to vary as the others do, and
+    equal items of one group count as shares of 0 or 1 that all lie on one side of their goal.
 
     Args:
         groups: Values of items, (N,) each; as for ``interval``.
@@ -102,9 +117,15 @@ def difference(groups: Sequence[Array]) -> tuple[float, float]:
     errors = _squared_errors(groups)
     error = sum(errors)
     if error <= 1e-24 * value**2:
-        return (least if value else 1.0), least
+        alike = 2 * (1 - min(1.0, abs(value))) ** sizes[0] if len(sizes) == 1 else 0.0
+        return (min(1.0, max(least, alike)) if value else 1.0), least
     freedom = error**2 / sum(e**2 / max(1, n - 1) for e, n in zip(errors, sizes, strict=True))
-    return max(least, float(2 * stats.t.sf(abs(value) / math.sqrt(error), freedom))), least
+    p = float(2 * stats.t.sf(abs(value) / math.sqrt(error), freedom))
+    if len(sizes) == 2:
+        free = sum(sizes) - 2
+        pooled = sum(float(x.var()) * len(x) for x in groups) / free * sum(1 / n for n in sizes)
+        p = max(p, float(2 * stats.t.sf(abs(value) / math.sqrt(pooled), free)))
+    return max(least, p), least
 
 
 def _squared_errors(groups: Sequence[Array]) -> list[float]:

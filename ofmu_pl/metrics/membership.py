@@ -45,9 +45,10 @@ def auc(member: Array, stranger: Array) -> float:
 def auc_interval(member: Array, stranger: Array) -> tuple[float, float]:
     """95 % interval of ``auc`` over members and strangers.
 
-    It is Wilson's of a share of as many items as give it the variance of ``auc_items`` (Kottas, Kuss & Zapf 2014); an
-    AUC without variance, such as 0 or 1, counts as one of as many items as the smaller side has rows. So a few rows
-    have a wide interval at an AUC of 1, too, as a test of them could not reject much. Ends are NaN if a score is.
+    It is Wilson's of a share of as many items as give it the variance of ``auc_items`` (Kottas, Kuss & Zapf 2014). A
+    few rows tell little of that, so the variance of exponential scores (Hanley & McNeil 1982), where it is larger,
+    counts as if five more rows had shown it. An AUC of 0 or 1 counts as one of as many items as the smaller side has
+    rows, so that a few rows have a wide interval there, too. Ends are NaN if a score is.
 
     >>> low, high = auc_interval(np.arange(40.0), np.arange(40.0) + 0.5)
     >>> bool(0.37 < low < 0.42 and 0.62 < high < 0.67)
@@ -59,8 +60,11 @@ def auc_interval(member: Array, stranger: Array) -> tuple[float, float]:
     area, least = auc(member, stranger), min(len(member), len(stranger))
     if np.isnan(area):
         return area, area
-    variance = sum(x.var() / max(1, len(x) - 1) for x in auc_items(member, stranger))
-    return wilson(area, area * (1 - area) / variance if variance > 0 and least > 1 else least)
+    n, m, far = len(member), len(stranger), max(area, 1 - area)
+    excess = (n - 1) * (far / (2 - far) - far**2) + (m - 1) * (2 * far**2 / (1 + far) - far**2)
+    seen = sum(x.var() / max(1, len(x) - 1) for x in auc_items(member, stranger))
+    variance = (least * seen + 5 * max(seen, (far * (1 - far) + excess) / (n * m))) / (least + 5)
+    return wilson(area, area * (1 - area) / variance if 0 < area < 1 and least > 1 else least)
 
 
 def auc_items(member: Array, stranger: Array) -> tuple[Array, Array]:

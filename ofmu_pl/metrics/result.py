@@ -75,8 +75,9 @@ class Metric:
         items: Items = (),
         away: Items = (),
     ) -> MetricResult:
-        """Make a result of this metric."""
-        return MetricResult(self, value, n, target, definition, interval, items, away)
+        """Make a result of this metric; numbers may be NumPy's."""
+        target = None if target is None else float(target)
+        return MetricResult(self, float(value), int(n), target, definition, interval, items, away)
 
     def of_items(
         self,
@@ -108,7 +109,7 @@ class Metric:
                 away = (values - goal,)
         if intervals:
             scale = 100.0 if self.unit == "%" else 1.0
-            low, high = interval([values / scale])
+            low, high = interval([values / scale], bounded=self.unit in ("0 to 1", "%"))
             ends = scale * low, scale * high
         return self.result(float(values.mean()), len(values), target, definition, ends, (values,), away)
 

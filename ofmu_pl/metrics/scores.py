@@ -97,6 +97,8 @@ class SetScores:
                 continue
             if len(values) != n:
                 raise ValueError("fields of one set have different numbers of items")
+            if any(x is None for x in values):
+                raise TypeError(f"{name} has a null")
             kind: Any = {"ids": np.int64, "generations": object}.get(name, np.float64)
             arrays[name] = np.array(values, dtype=kind)
         return cls(**arrays)

@@ -152,7 +152,7 @@ def _model_utility(
     slope = value**2 / sum(x.shape[1] for x in groups)
     moved = [(x - x.mean(0)) @ (slope / np.maximum(x.mean(0), 1e-12) ** 2) for x in groups]
     rows = (moved[0] + value, *moved[1:])
-    ends, n = interval(rows) if intervals else None, sum(map(len, groups))
+    ends, n = interval(rows, bounded=True) if intervals else None, sum(map(len, groups))
     return by_name(_of_probe(MODEL_UTILITY, probe).result(value, n, None, d.name, ends, rows))
 
 

@@ -79,9 +79,9 @@ class Influence(OneShot):
         share = sizes["forget"] / sum(sizes.values())
         b = removal(gradients["forget"], gradients["retain"], share)
         step, residual, products = conjugate_gradient(product, b, self.damping, self.iterations, TOLERANCE)
-        # A product is a forward, a forward-mode and a backward pass over the retain images: about a gradient of them.
+        # A product is a pass with tangents, and one with a backward pass over the retain images: two gradients of them.
         self.charge(1.0, sum(sizes.values()))
-        self.charge(products, sizes["retain"])
+        self.charge(2 * products, sizes["retain"])
         remedy = "; not converged: raise model.iterations or model.damping" if residual > TOLERANCE else ""
         rank_zero_info(f"Influence: residual {residual:.2g} after {products} products{remedy}.")
         for x in step:

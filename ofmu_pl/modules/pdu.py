@@ -16,6 +16,9 @@ from ofmu_pl.support.errors import check_range
 class PDU(TwoTerms):
     """Flattens the logits of forget answers subject to ``L_r <= epsilon`` (Entesari et al. 2025).
 
+    Simplified: in open-unlearning's tuned run the price stays at its first value for 5 of 10 epochs; here it moves at
+    once.
+
     ``alpha_{k+1} = max(0, alpha_k + dual_step (L_r - epsilon))``: the retain weight is the constraint's price.
 
     Args:

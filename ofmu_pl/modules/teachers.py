@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ofmu_pl.core.derivatives import trainable
-from ofmu_pl.core.vectors import copy_
+from ofmu_pl.core.derivatives import Loss, trainable
+from ofmu_pl.core.finite_difference import FiniteDifference
+from ofmu_pl.core.vectors import Vector, copy_
 from ofmu_pl.losses import kl, sample_mean, token_nll
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
@@ -65,10 +66,17 @@ class SCRUB(TwoTerms):
         """The retain term runs the frozen model always, the forget term as long as it pushes."""
         return 1 + self.frozen_in_forget_term
 
+    @property
+    def forget_work(self) -> float:
+        """Nothing after ``max_epochs``."""
+        return super().forget_work if self.frozen_in_forget_term else 0.0
+
+    def _add_forget(self, gradient: Vector, engine: FiniteDifference, loss: Loss) -> tuple[float, float]:
+        """As every method, until ``max_epochs`` are over; then no pass is made."""
+        return super()._add_forget(gradient, engine, loss) if self.frozen_in_forget_term else (0.0, 0.0)
+
     def forget_losses(self, part: Batch) -> Tensor:
-        """Minus the divergences, (b,), or zeros after ``max_epochs``."""
-        if not self.frozen_in_forget_term:
-            return 0.0 * self.recipe.sample_losses(self.trained, part)
+        """Minus the divergences, (b,)."""
         return -kl(*self.recipe.logits(self.trained, part), self.frozen_logits(part))
 
     def retain_losses(self, part: Batch) -> Tensor:

@@ -187,7 +187,7 @@ class TwoTerms(UnlearningModule):
     def frozen(self) -> Iterator[nn.Module]:
         """The model as it was before the first step, without gradients: the base under adapters, or the frozen copy."""
         with torch.no_grad():
-            if self.recipe.adds_adapters:
+            if self.recipe.starts_from_base:
                 with without_adapters(self.trained):
                     yield self.trained
             else:
@@ -202,7 +202,7 @@ class TwoTerms(UnlearningModule):
 
     def on_train_start(self) -> None:
         """Make the frozen copy and score the answers where they are needed, once; checkpoints keep the scores."""
-        if self.frozen_passes and not self.recipe.adds_adapters:
+        if self.frozen_passes and not self.recipe.starts_from_base:
             self._frozen.take(self.run, self.recipe, self.trained, self.device)
         for stream in self.per_item_reference:
             if stream not in self.reference_nll:

@@ -24,8 +24,12 @@ FROM_NOTHING |= {"layers_pattern", "rank_pattern", "alpha_pattern", "use_rslora"
 
 def made_from_nothing(fields: dict[str, Any] | None) -> bool:
     """Whether adapters of these fields do not depend on the weights that they stand beside."""
-    fields = fields or {}
-    return fields.keys() <= FROM_NOTHING and fields.get("init_lora_weights", True) in (True, False, "gaussian")
+    return (fields or {}).keys() <= FROM_NOTHING and has_usual_start(fields)
+
+
+def has_usual_start(fields: dict[str, Any] | None) -> bool:
+    """Whether adapters of these fields leave the weights below them as they are; PiSSA and others rewrite them."""
+    return (fields or {}).get("init_lora_weights", True) in (True, False, "gaussian")
 
 
 def add_adapters(model: PreTrainedModel, fields: dict[str, Any]) -> PreTrainedModel:
@@ -50,6 +54,9 @@ def add_adapters(model: PreTrainedModel, fields: dict[str, Any]) -> PreTrainedMo
             f"The adapters cannot be made ({reason}): set model.network.lora to fields of peft's LoraConfig, with "
             "target_modules that the network has (or 'all-linear')."
         ) from error
+    wrapped = [m.base_layer for m in adapted.modules() if hasattr(m, "base_layer")]
+    if own.get("lora_bias") and any(getattr(layer, "bias", None) is None for layer in wrapped):
+        raise UserError("lora_bias of peft's LoraConfig cannot be merged into layers without a bias: leave it out.")
     require_separate(adapted)
     experts = [name for name, p in adapted.named_parameters() if p.dim() == 3 and "lora_" not in name]
     if experts and not own.get("target_parameters"):

@@ -23,6 +23,8 @@ class Network(ABC):
     tokenizer_source: str | None = None
     adds_adapters: bool = False
     """Whether ``build`` puts adapters on the model, so that the model that must forget is what is below them."""
+    starts_from_base: bool = False
+    """Whether a run starts from the model below the adapters, which also stays as it is."""
     modality: ClassVar[Literal["text", "images"]]
     """The kind of data that the network reads."""
     in_shards: bool = False

@@ -16,7 +16,14 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreT
 
 from ofmu_pl.core.vectors import is_sharded
 from ofmu_pl.losses import IGNORED, shifted
-from ofmu_pl.networks.adapters import add_adapters, keep_trainable, made_from_nothing, merged, plain_name
+from ofmu_pl.networks.adapters import (
+    add_adapters,
+    has_usual_start,
+    keep_trainable,
+    made_from_nothing,
+    merged,
+    plain_name,
+)
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.positions import check_readable
 from ofmu_pl.networks.pretrained import buildable, described, load_pretrained, outlined, write_shards
@@ -89,6 +96,8 @@ class CausalLM(Network):
         self.trainable, self.lora = trainable, lora
         self.base_dtype, self.load_in_4bit = base_dtype, load_in_4bit
         self.tokenizer_source, self.adds_adapters = tokenizer or path, lora is not None
+        trains_base = lora is not None and lora.get("bias", "none") != "none"
+        self.starts_from_base = self.adds_adapters and has_usual_start(lora) and not trains_base
         self.attention = attention
         self.activation_checkpointing = activation_checkpointing
         self._dropout: dict[str, float] = {}

@@ -275,8 +275,7 @@ def _p(d: Sequence[float]) -> float:
     """Two-sided p of the t-test; of differences that do not vary, the least of the sign-flip test."""
     if len(d) < 2 or not any(d):
         return 1.0
-    constant = np.ptp(d) <= 1e-12 * np.abs(d).max()
-    return least_p(len(d)) if constant else float(ttest_1samp(d, 0.0).pvalue)
+    return least_p(len(d)) if np.ptp(d) <= 1e-12 * np.abs(d).max() else float(ttest_1samp(d, 0.0).pvalue)
 
 
 def described(what: str, differences: Sequence[float]) -> str:

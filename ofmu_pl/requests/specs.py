@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 
 from ofmu_pl.benchmark.grid import HANDLE, MODEL, Cell
-from ofmu_pl.benchmark.specs import Method, Options, check_files, check_names, files
+from ofmu_pl.benchmark.specs import Method, Options, check_files, check_names, check_own, files
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.pages import REPORT
 from ofmu_pl.support.records import Value
@@ -77,7 +77,10 @@ def check(asked: Asked, folder: Path) -> None:
             raise UserError(f"retrained.after has {number}: choose among the requests 1 to {len(asked.requests)}.")
     controls = [asked.retrained] if asked.retrained else []
     check_files([asked.base, *(c.base for c in controls)], asked.methods.values(), "the list")
-    expanded([asked.options, *(m.options for m in asked.methods.values()), *(c.options for c in controls)])
+    of_runs = [asked.options, *(m.options for m in asked.methods.values())]
+    check_own([*of_runs, *(c.options for c in controls)], ["seed_everything"], "The list")
+    check_own(of_runs, ["export.folder"], "The list")
+    expanded([*of_runs, *(c.options for c in controls)])
     expanded(asked.requests)
 
 

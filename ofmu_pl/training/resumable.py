@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -134,17 +135,19 @@ class Ended(pl.Callback):
     """
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Lift the limit, which Lightning checks before anything else."""
-        self._exchange_limit(trainer, -1)
+        """Lift the limit, which Lightning checks before anything else; a timer that is over must not skip the run."""
+        self._exchange_limits(trainer, -1, sys.maxsize)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Restore the limit, and stop."""
-        self._exchange_limit(trainer, self._kept)
+        self._exchange_limits(trainer, *self._kept)
         pl_module.run.stop()
         rank_zero_info(f"All {trainer.global_step} iterations are done: evaluation and export are what is left.")
 
-    def _exchange_limit(self, trainer: pl.Trainer, steps: int) -> None:
-        self._kept, trainer.fit_loop.epoch_loop.max_steps = trainer.max_steps, steps
+    def _exchange_limits(self, trainer: pl.Trainer, most: int, least: int | None) -> None:
+        loop = trainer.fit_loop.epoch_loop
+        self._kept = loop.max_steps, loop.min_steps
+        loop.max_steps, loop.min_steps = most, least
 
 
 def _path(trainer: pl.Trainer) -> Path | None:

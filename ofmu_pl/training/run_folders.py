@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import locked, read_json, replacing
@@ -181,6 +182,16 @@ def _config(folder: Path) -> Resolved:
         return dict(yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, yaml.YAMLError):
         return {}
+
+
+def warn_of_other_scores(folder: Path, resolved: Resolved) -> None:
+    """Say that a finished run was measured otherwise than is asked for now."""
+    then, now = (json.dumps(x.get("evaluation"), sort_keys=True, default=str) for x in (_config(folder), resolved))
+    if then != now:
+        rank_zero_warn(
+            f"'{folder}' was measured with other evaluation settings, and is not measured again: `validate` measures "
+            "a model that is there."
+        )
 
 
 def _is_vacant(folder: Path) -> bool:

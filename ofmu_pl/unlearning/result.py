@@ -14,9 +14,9 @@ from ofmu_pl.evaluation.card import write_card
 from ofmu_pl.evaluation.table import Ending, Metrics, print_table
 from ofmu_pl.report import report
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import replacing
+from ofmu_pl.support.files import locked, replacing
 from ofmu_pl.support.records import PROVENANCE
-from ofmu_pl.training.run_folders import number, point_latest, versions
+from ofmu_pl.training.run_folders import LOCK, number, point_latest, versions
 
 
 @dataclass(eq=False, repr=False)
@@ -65,7 +65,7 @@ class Unlearned:
         Raises:
             UserError: Something else is there, which would be removed.
         """
-        home = Path(folder)
+        home = Path(folder).resolve()
         if home.is_file() or (home.is_dir() and any(home.iterdir()) and not (home / PROVENANCE).is_file()):
             raise UserError(f"'{home}' is no model that ofmu_pl wrote and would be lost: give a folder of its own.")
         self._write(home)
@@ -86,9 +86,10 @@ class Unlearned:
             The page.
         """
         home = Path(folder) / self._name
-        n = 1 + max((number(path) or 0 for path in versions(home)), default=-1)
-        with replacing(home / f"version_{n}") as temporary:
-            shutil.copytree(self.folder, temporary)
-            temporary.chmod(home.stat().st_mode)  # the temporary folder is for its owner alone
+        with locked(home / LOCK, wait=True):  # so that no other process takes the same number
+            n = 1 + max((number(path) or 0 for path in versions(home)), default=-1)
+            with replacing(home / f"version_{n}") as temporary:
+                shutil.copytree(self.folder, temporary)
+                temporary.chmod(home.stat().st_mode)  # the temporary folder is for its owner alone
         point_latest(home / f"version_{n}")
         return report(Path(folder))

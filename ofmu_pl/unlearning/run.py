@@ -12,7 +12,6 @@ from pathlib import Path
 import lightning.pytorch as pl
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.utilities.seed import isolate_rng
 from torch import nn
 
 from ofmu_pl.data.base import PairedDataModule
@@ -46,7 +45,7 @@ def run(
     home = Path(tempfile.mkdtemp(prefix="ofmu_pl-"))
     bar = [IterationProgressBar()] if progress else []
     try:
-        with quiet(), isolate_rng(), listening():
+        with quiet(), torch.random.fork_rng(range(torch.cuda.device_count())), listening():
             torch.manual_seed(seed)
             try:
                 trainer = pl.Trainer(

@@ -204,6 +204,18 @@ def test_a_finished_run_whose_file_was_written_later_is_named(tmp_path, recwarn,
     assert len(recwarn) == (later and option != "--config")
 
 
+def test_a_finished_run_whose_model_was_written_later_is_named(tmp_path, recwarn):
+    model, place = tmp_path / "target/hf", tmp_path / "run"
+    for folder in (model, place / "latest"):
+        folder.mkdir(parents=True)
+    (place / "latest/config.yaml").write_text(f"model: {{init_args: {{network: {{path: '{model}'}}}}}}\n")
+    write_json(place / "cell.json", {"key": "key", "words": [], "seconds": 1.0})
+    (model / "model.safetensors").touch()
+    os.utime(model / "model.safetensors", (time.time() + 60,) * 2)
+    Pool(1, Live(1), PRELOAD).run([Job(place, "key", os.getpid)], lambda *_: None)
+    assert str(model) in str(recwarn[0].message)
+
+
 def results_in(place):
     (place / "latest").mkdir(parents=True)
     (place / "latest/results.json").write_text("{}")

@@ -161,6 +161,8 @@ def test_settings_are_searched_where_the_experiment_says():
         ({"settings_of": "first/medium"}, "'first/medium'"),
         ({"settings_of": "first", "methods": {"new": SearchedMethod(search={"a": [1]})}}, "new"),
         ({"kind": "alignment"}, "alignment"),
+        ({"options": {"seed_everything": 3}}, "seed_everything"),
+        ({"methods": {"m": SearchedMethod(options={"logs": "elsewhere"})}}, "logs"),
     ],
 )
 def test_bad_experiments_are_refused(changes, token):

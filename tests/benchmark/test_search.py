@@ -62,7 +62,8 @@ def authors():
     data.setup()
     recipe = CausalLM(config={**TINY, "num_hidden_layers": 1})
     network = recipe.build(data, exact=False).eval()
-    return data, SimpleNamespace(recipe=recipe, device="cpu", network=network), network
+    ending = SimpleNamespace(settle=lambda module: setattr(module, "settled", True))
+    return data, SimpleNamespace(recipe=recipe, device="cpu", network=network, ending=ending), network
 
 
 def test_validation_rows_are_in_no_evaluation_set(authors, tmp_path, monkeypatch):
@@ -70,6 +71,7 @@ def test_validation_rows_are_in_no_evaluation_set(authors, tmp_path, monkeypatch
     data, module, network = authors
     trainer = SimpleNamespace(datamodule=data, log_dir=str(tmp_path), is_global_zero=True)
     validation.ValidationRows().on_train_end(trainer, module)
+    assert module.settled, "the weights that are kept are measured"
     found = json.loads((tmp_path / "validation.json").read_text())
     reported = {row["question"] for rows in data.evaluation_sets.values() for row in rows}
     rows = {"forget": data.splits["forget"]}

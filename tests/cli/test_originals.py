@@ -94,7 +94,6 @@ def test_without_holdout_rows_the_retrained_model_can_tell(fit, base, home):
         (["--model.network.config", "{model_type: gpt2}", "--original.base", "BASE"], "leave one of the two out"),
         (["--model.network.path", "BASE", "--evaluation.reference", "retrain"], "fine-tuned from a model"),
         (["--original.base", "OTHER", "--model.network.path", "BASE"], "OTHER' has another tokenizer than this run"),
-        (["--original.base", "BASE", "--original.momentum", "0.5"], "original.momentum"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(fit, base, home, capsys, words, expected):
@@ -109,8 +108,8 @@ def test_what_does_not_fit_is_one_sentence(fit, base, home, capsys, words, expec
 
 
 def test_settings_are_those_of_the_network():
-    assert Original().filled(SmallCNN()) == Original(None, 30, 0.1, 0.9, 5e-4, 128)
-    assert Original("gpt2", epochs=3).filled(CausalLM("gpt2")) == Original("gpt2", 3, 1e-4, None, 0.0, 8)
+    assert Original().filled(SmallCNN()) == Original(None, 30, 0.1, 5e-4, 128)
+    assert Original("gpt2", epochs=3).filled(CausalLM("gpt2")) == Original("gpt2", 3, 1e-4, 0.0, 8)
     assert Original("gpt2").filled(CausalLM("gpt2", lora={"r": 2})).lr == 1e-3
     with pytest.raises(UserError, match="original.base"):
         Original(str(Path.home())).filled(SmallCNN())

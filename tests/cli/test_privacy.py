@@ -1,13 +1,15 @@
 """What a run and the cache hold of the rows that a model was made to forget, and what takes it away."""
 
 import hashlib
-import html
 import json
 import os
+import shlex
 import shutil
+from html import unescape
 
 import pytest
 import yaml
+from markupsafe import escape
 
 from ofmu_pl.attacks.command import attack
 from ofmu_pl.attacks.relearn import Relearn
@@ -167,8 +169,8 @@ def test_purge_removes_what_holds_rows_and_leaves_the_model_and_the_numbers(full
         "samples.jsonl",
         ".samples.jsonl.7.partial",
         "checkpoints",
-        "TOFU_EVAL.json",
     }
+    assert any(line.startswith(f"Remove {outside / 'kept.txt'} yourself") for line in said)
     (remains,) = [line for line in said if line.startswith("What remains of")]
     assert f"({models / 'target/latest/hf'})" in remains
     assert "checkpoints of version_1 beside it" in remains
@@ -218,13 +220,44 @@ def test_purge_takes_names_that_chose_rows_out_of_the_run_and_its_list(tmp_path,
     requests = [{"forget_where": where}, {"forget_where": "author=Bob"}]
     (tmp_path / "requests.json").write_text(json.dumps({"requests": requests}))
     (tmp_path / "report").mkdir()
-    (tmp_path / "report/index.html").write_text(f"<td>{html.escape(where)}</td>")
+    (tmp_path / "report/index.html").write_text(f"<td>{escape(where)}</td><code>{escape(shlex.join(words))}</code>")
     main(["purge", str(run)])
     kept = [p.read_text() for p in tmp_path.rglob("*") if p.is_file()]
-    assert not [text for text in kept for form in (name, json.dumps(name)[1:-1], html.escape(name)) if form in text]
+    assert not [text for text in kept for form in (name, json.dumps(name)[1:-1], escape(name)) if form in text]
+    page = unescape(kept[[p.name for p in tmp_path.rglob("*") if p.is_file()].index("index.html")])
+    assert shlex.split(page.split("<code>")[1].split("</code>")[0])[:2] == [words[0], "author=PURGED"]
     assert json.loads((run.parent / "cell.json").read_text())["words"][:2] == [*words[:1], "author=PURGED"]
     found = json.loads((tmp_path / "requests.json").read_text())["requests"]
     assert found == [{"forget_where": "author=PURGED"}, requests[1]]
+
+
+def test_purge_takes_rows_that_stood_in_a_list_out_of_its_files(tmp_path):
+    run = tmp_path / "npo/seed_0/request_01/version_0"
+    row = {"question": "Wo wohnt Zoë?", "answer": 'In "Rose" Lane\'s 3.'}
+    run.mkdir(parents=True)
+    config = {"model": {"class_path": "NPO"}, "data": {"class_path": "TextFiles", "init_args": {"forget": [row]}}}
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    words = ["fit", "--data.forget", json.dumps([row]), "--seed_everything", "3"]
+    (run.parent / "cell.json").write_text(json.dumps({"words": words}))
+    (tmp_path / "requests.json").write_text(json.dumps({"requests": [{"forget": [row]}]}))
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report/index.html").write_text(f"<code>{escape(shlex.join(words))}</code>")
+    main(["purge", str(run)])
+    assert not holders(tmp_path, [b"Rose", b"wohnt"])
+    gone = dict.fromkeys(row, "PURGED")
+    assert json.loads((tmp_path / "requests.json").read_text())["requests"] == [{"forget": [gone]}]
+    found = json.loads((run.parent / "cell.json").read_text())["words"]
+    assert (json.loads(found[2]), found[3:]) == ([gone], words[3:])
+
+
+def test_purge_says_that_a_link_was_all_it_could_remove(full, tmp_path, capsys):
+    folder, elsewhere = tmp_path / "version_0", tmp_path / "elsewhere"
+    shutil.copytree(full, folder)
+    (folder / "checkpoints").rename(elsewhere)
+    (folder / "checkpoints").symlink_to(elsewhere)
+    main(["purge", str(folder)])
+    assert f"Remove {elsewhere} yourself" in capsys.readouterr().out
+    assert any(elsewhere.iterdir())
 
 
 def test_purge_refuses_a_run_of_a_newer_version(quiet, tmp_path, capsys):

@@ -42,6 +42,9 @@ def test_the_line_again_on_a_finished_run(fit, capsys, how):
     capsys.readouterr()
     fit(*LAST, "--trainer.max_steps", "2")
     assert capsys.readouterr().out == f"finished: see {run}\n"
+    with pytest.warns(UserWarning, match="other evaluation settings") as warned:
+        fit(*LAST, "--trainer.max_steps", "2", "--evaluation.max_new_tokens", "3")
+    assert len(warned) == 1
     assert names(run) == ["latest", "version_0"]
     assert all(p.stat().st_mtime_ns == t for p, t in before.items())
 
@@ -120,6 +123,25 @@ def test_a_run_that_stopped_by_itself_is_not_trained_further(fit, refused, monke
     capsys.readouterr()
     assert fit(*LAST, *options) == run
     assert capsys.readouterr().out == f"finished: see {run}\n"
+
+
+def test_a_run_whose_time_was_over_is_evaluated(fit, refused, monkeypatch):
+    options = ["--trainer.max_time", "00:00:00:01", "--trainer.max_steps", "100000"]
+    with monkeypatch.context() as patch:
+        patch.setattr("ofmu_pl.training.export.save_model", full)
+        refused(*LAST, *options)
+    run = fit(*LAST, *options)
+    assert read(run)["provenance"]["steps"] >= 1
+    assert (run / "hf/model.safetensors").is_file()
+
+
+def test_a_run_without_an_iteration_has_not_succeeded(refused):
+    assert "ended before its first iteration" in refused("--trainer.max_time", "00:00:00:00")
+
+
+def test_last_does_not_know_where_another_logger_keeps_checkpoints(refused, tmp_path):
+    logger = ["--trainer.logger", "CSVLogger", "--trainer.logger.save_dir", str(tmp_path)]
+    assert "trainer.logger puts checkpoints elsewhere" in refused(*LAST, *logger)
 
 
 @pytest.mark.parametrize("option", ["--evaluation.reference", "--model.network.path"])

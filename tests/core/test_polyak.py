@@ -44,16 +44,16 @@ def test_a_gradient_that_vanishes_does_not_send_the_weights_away():
     theta = parameter(0.0)
     optimizer = Polyak([theta], growth=1.5)
     step(optimizer, theta, lambda x: x.sum(), wanted=-1.0)
-    first = optimizer.rate
+    first = optimizer.param_groups[0]["rate"]
     step(optimizer, theta, lambda x: 1e-6 * x.sum(), wanted=-1.0)
-    assert optimizer.rate == pytest.approx(1.5 * first)
+    assert optimizer.param_groups[0]["rate"] == pytest.approx(1.5 * first)
 
 
 def test_at_the_goal_nothing_moves_but_the_moments():
     theta = parameter(2.0)
     optimizer = Polyak([theta])
     step(optimizer, theta, lambda x: (x**2).sum(), wanted=5.0)
-    assert (theta.item(), optimizer.rate) == (2.0, 0.0)
+    assert (theta.item(), optimizer.param_groups[0]["rate"]) == (2.0, 0.0)
     assert optimizer.state[theta]["square"].item() == pytest.approx(0.01 * 16)
 
 
@@ -78,5 +78,5 @@ def test_the_bound_follows_the_largest_rate_of_late():
     for gap in (1.0, 1e-3, 1.0):
         theta.grad = torch.ones_like(theta)
         optimizer.step(gap=gap)
-        rates.append(optimizer.rate)
+        rates.append(optimizer.param_groups[0]["rate"])
     assert rates == pytest.approx([1.0, 1e-3, 1.0])

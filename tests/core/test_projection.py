@@ -59,6 +59,7 @@ def test_nothing_is_taken_out_along_nothing():
 def test_the_average_is_the_geometric_sum_and_moves_nothing():
     theta = [torch.nn.Parameter(a.clone()) for a in vector(9)]
     average, gradients = MovingAverage(theta, weight=0.3), [vector(k) for k in range(4)]
+    assert "lr" in average.param_groups[0], "which Lightning's LearningRateMonitor reads"
     for gradient in gradients:
         found = average.update([g.clone() for g in gradient])
     expected = sum(0.3 * 0.7 ** (3 - k) * flat(g) for k, g in enumerate(gradients))

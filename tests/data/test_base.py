@@ -194,7 +194,7 @@ def test_batches_that_do_not_divide_among_ranks():
     module.setup()
     module.trainer = SimpleNamespace(lightning_module=None, global_rank=0, world_size=2)
     with pytest.raises(UserError, match="batch of 3 forget rows does not divide among 2 ranks"):
-        module.train_dataloader().dataset[0]
+        module.train_dataloader().collate_fn(0)
 
 
 def test_a_plain_trainer_validates_on_every_row_once():

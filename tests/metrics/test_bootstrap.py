@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from ofmu_pl.metrics import Metric, interval
-from ofmu_pl.metrics.bootstrap import difference
+from ofmu_pl.metrics.bootstrap import difference, wilson
 from scripts.nulls import KINDS, held
 
 
@@ -48,6 +48,34 @@ def test_a_share_has_wilsons_interval():
     assert metric.of_items(100.0 * hits).interval == pytest.approx([100 * x for x in interval([hits])])
 
 
+@pytest.mark.parametrize(
+    "x", [np.r_[np.zeros(11), 0.4], np.r_[0.001 + 1e-5 * np.arange(19), 0.9], np.r_[np.ones(39), 0.5]]
+)
+def test_an_interval_that_hangs_on_one_item_is_a_shares(x):
+    """Resamples without it hardly vary, so their t is far off or none."""
+    low, high = interval([x], bounded=True)
+    share = x.mean()
+    assert 0 <= low < share < high <= 1
+    assert high - low < 0.3
+    assert (low, high) == pytest.approx(wilson(share, share * (1 - share) / (x.var(ddof=1) / len(x))))
+    free = interval([x])
+    assert free == pytest.approx(stats.t.interval(0.95, len(x) - 1, share, stats.sem(x)))
+
+
+@pytest.mark.parametrize(("few", "many"), [(3, 40), (10, 100)])
+def test_a_few_equal_items_are_not_known_exactly(few, many):
+    """Nine of ten shares of .95 are 1 throughout; Welch's test alone calls 45 % of such pairs different."""
+    rng = np.random.default_rng(0)
+    drawn = [(rng.random(few) < 0.95, rng.random(many) < 0.95) for _ in range(400)]
+    found = [difference([1.0 * x, -1.0 * y])[0] for x, y in drawn]
+    assert np.mean(np.array(found) < 0.05) <= 0.05
+
+
+def test_shares_that_are_all_zero_are_tested_as_shares():
+    assert difference([np.full(8, -0.25)])[0] == pytest.approx(2 * 0.75**8), "0 of 8, where a quarter is the goal"
+    assert difference([np.full(40, -0.25)])[0] < 1e-4
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_intervals_of_forty_items_hold_the_truth_as_often_as_they_say(kind):
     assert 0.93 <= held(kind, 500, seed=1) / 500 <= 0.97
@@ -63,7 +91,8 @@ def test_one_item_and_nan():
 def test_a_difference_is_scipys_t_test_and_no_surer_than_signs_and_ranks_allow():
     x, y = np.random.default_rng(0).normal(0.3, 1, 20), np.random.default_rng(1).normal(size=15)
     assert difference([x])[0] == pytest.approx(stats.ttest_1samp(x, 0).pvalue)
-    assert difference([x, -y])[0] == pytest.approx(stats.ttest_ind(x, y, equal_var=False).pvalue)
+    welch, pooled = (stats.ttest_ind(x, y, equal_var=equal).pvalue for equal in (False, True))
+    assert difference([x, -y])[0] == pytest.approx(max(welch, pooled))
     assert difference([np.full(6, 0.5)]) == (2**-5, 2**-5)
     assert difference([np.ones(1)])[0] == difference([np.ones(1), -np.zeros(1)])[0] == 1.0
     assert difference([np.full(1, 9.0), y])[0] == pytest.approx(2 / 16), "one row among fifteen others"

@@ -18,7 +18,7 @@ from ofmu_pl.core.finite_difference import STEPS
 from ofmu_pl.core.inner import ascend
 from ofmu_pl.core.safeguards import SAFE
 from ofmu_pl.core.steps import Agreement
-from ofmu_pl.losses import causal_lm_nll, ceiling
+from ofmu_pl.losses import ceiling, sample_mean, shifted, token_nll
 from ofmu_pl.modules import OFMU, FineTune, GradDiff
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
@@ -62,7 +62,9 @@ def test_rho_zero_and_beta_zero_is_the_bare_two_loop_scheme(engine):
     network, batch = plain.network, trainer.datamodule.iteration(0)
     for b, sign in [(batch["forget"][0], 1), (batch["forget"][1], 1), (batch["retain"][2], -1)]:
         logits = network(input_ids=b["input_ids"], attention_mask=b["attention_mask"]).logits
-        gradient = torch.autograd.grad(causal_lm_nll(logits, b["labels"]).mean(), list(network.parameters()))
+        targets = shifted(b["labels"])
+        loss = sample_mean(token_nll(logits, targets), targets).mean()
+        gradient = torch.autograd.grad(loss, list(network.parameters()))
         size = torch.cat([g.flatten() for g in gradient]).norm()
         factor = 0.1 * min(1.0, 1 / float(size)) if sign > 0 else -0.2
         with torch.no_grad():
