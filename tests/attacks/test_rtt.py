@@ -66,7 +66,7 @@ def test_rows_that_several_seeds_asked_for_count_once():
     }
     entry = summary(attack, found, [0, 1]).metrics["unlearned"][metric.name]
     assert (entry["value"], entry["n"]) == (0.5, 3)
-    assert entry["interval"] == pytest.approx(interval([np.array([0.0, 0.5, 1.0])]))
+    assert entry["interval"] == pytest.approx(interval([np.array([0.0, 0.5, 1.0])], bounded=True))
 
 
 def test_what_is_asked_is_not_what_is_shown(subjects, monkeypatch):
