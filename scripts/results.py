@@ -142,7 +142,8 @@ def store(name: str, folders: list[Path], before: Stored | None) -> Stored:
         collection = collect(folder)
         found.problems += collection.problems
         for e in collection.experiments:
-            found.claims += claims(e)
+            if e.kind != "table":  # what needs an analysis of these runs
+                found.claims += claims(e)
             if e.requests:
                 e.name, e.title = collection.name, f"{collection.name}: {e.title}"
             elif e.name == "runs":
@@ -153,6 +154,7 @@ def store(name: str, folders: list[Path], before: Stored | None) -> Stored:
                 said[e.name] = answers
             if e.finished:
                 by_name[e.name] = with_stored(e, by_name[e.name]) if e.name in by_name else e
+                found.claims += claims(by_name[e.name]) if e.kind == "table" else []
     anew = {claim.experiment for claim in found.claims}
     found.claims = [claim for claim in (before.claims if before else []) if claim.experiment not in anew] + found.claims
     found.experiments, found.said = [thinned(e, found.metrics) for e in by_name.values()], said
