@@ -100,7 +100,7 @@ def _clean_config(path: Path, config: Config) -> dict[str, str]:
             continue
         for name in ("forget", "full"):
             if isinstance(part.get(name), list):  # rows themselves, not a file of them
-                for text in _texts(part[name]):
+                for text in filter(None, _texts(part[name])):
                     named |= dict.fromkeys((json.dumps(text), json.dumps(text, ensure_ascii=False)), '"PURGED"')
                 part[name] = None
         if isinstance(part.get("forget_where"), str):
@@ -134,8 +134,9 @@ def _lists(folder: Path) -> Iterator[Path]:
 def _without(named: dict[str, str], text: str) -> str:
     """Put other words in the place of some, however the files of a list write them."""
     for words, instead in named.items():
+        ends = r"(?!\s*:)" if words.startswith('"') else r"(?!\w)"  # the name of a field may be a row's text, too
         for form, other in zip(_forms(words), _forms(instead), strict=True):
-            text = re.sub(rf"{re.escape(form)}(?!\w)", other.replace("\\", r"\\"), text)
+            text = re.sub(re.escape(form) + ends, other.replace("\\", r"\\"), text)
     return text
 
 

@@ -233,7 +233,7 @@ def test_purge_takes_names_that_chose_rows_out_of_the_run_and_its_list(tmp_path,
 
 def test_purge_takes_rows_that_stood_in_a_list_out_of_its_files(tmp_path):
     run = tmp_path / "npo/seed_0/request_01/version_0"
-    row = {"question": "Wo wohnt Zoë?", "answer": 'In "Rose" Lane\'s 3.'}
+    row = {"question": "Wo wohnt Zoë?", "answer": 'In "Rose" Lane\'s 3.', "split": "forget", "note": ""}
     run.mkdir(parents=True)
     config = {"model": {"class_path": "NPO"}, "data": {"class_path": "TextFiles", "init_args": {"forget": [row]}}}
     (run / "config.yaml").write_text(yaml.safe_dump(config))
@@ -244,7 +244,7 @@ def test_purge_takes_rows_that_stood_in_a_list_out_of_its_files(tmp_path):
     (tmp_path / "report/index.html").write_text(f"<code>{escape(shlex.join(words))}</code>")
     main(["purge", str(run)])
     assert not holders(tmp_path, [b"Rose", b"wohnt"])
-    gone = dict.fromkeys(row, "PURGED")
+    gone = dict.fromkeys(row, "PURGED") | {"note": ""}
     assert json.loads((tmp_path / "requests.json").read_text())["requests"] == [{"forget": [gone]}]
     found = json.loads((run.parent / "cell.json").read_text())["words"]
     assert (json.loads(found[2]), found[3:]) == ([gone], words[3:])
