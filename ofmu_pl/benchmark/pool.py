@@ -56,7 +56,7 @@ class Job:
 
     @property
     def rewritten(self) -> list[str]:
-        """Files and models that its run named and that were written after it had finished; configurations count."""
+        """Files and models that its run named, also in configurations, and that were written after it had finished."""
         if self.record is None:
             return []
         ended = (self.place / FINISHED).stat().st_mtime
@@ -78,8 +78,7 @@ class Job:
 
 def _last_written(word: str) -> float:
     """When a file, or the newest weights of a model's folder, were written; 0: it is neither."""
-    path = Path(word)
-    files = [word] if os.path.isfile(word) else path.glob("*.safetensors") if os.path.isdir(word) else []
+    files = [word] if os.path.isfile(word) else Path(word).glob("*.safetensors") if os.path.isdir(word) else []
     return max(map(os.path.getmtime, files), default=0.0)
 
 

@@ -132,7 +132,7 @@ def _lists(folder: Path) -> Iterator[Path]:
 
 
 def _without(named: dict[str, str], text: str) -> str:
-    """Put other words in the place of some, however the files of a list write them."""
+    """Replace each text by its counterpart, in every form that the files of a list write it in."""
     for words, instead in named.items():
         ends = r"(?!\s*:)" if words.startswith('"') else r"(?!\w)"  # the name of a field may be a row's text, too
         for form, other in zip(_forms(words), _forms(instead), strict=True):

@@ -205,6 +205,8 @@ class PairedDataModule(pl.LightningDataModule, ABC):
             return DataLoader([{}], batch_size=None)  # type: ignore[arg-type]
         return [self._one_pass("forget"), self._one_pass("retain")]
 
+    test_dataloader = val_dataloader
+
     def _one_pass(self, split: str) -> DataLoader[Item]:
         rows = range(len(self.splits[split]))
         starts = rows[:: self.batch_size]
@@ -213,8 +215,6 @@ class PairedDataModule(pl.LightningDataModule, ABC):
             return self.collate(split, list(rows[starts[number] :][: self.batch_size]), number)
 
         return DataLoader(range(len(starts)), batch_size=None, collate_fn=make)  # type: ignore[arg-type]
-
-    test_dataloader = val_dataloader
 
 
 def data_of(trainer: pl.Trainer) -> Any:

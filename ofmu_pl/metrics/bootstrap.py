@@ -56,10 +56,13 @@ def interval(groups: Sequence[Array], seed: int = 0, *, bounded: bool = False) -
         return value, value
     least = min(map(len, columns))
     found = None if least < FEW else _bootstrap_t(columns, error, seed)
-    if found is None and bounded and least >= FEW and 0 < value < 1:
-        return wilson(value, value * (1 - value) / error**2)
-    half = error * float(stats.t.ppf((1 + COVERAGE) / 2, max(1, least - 1)))
-    low, high = (value - half, value + half) if found is None else (value - found[1], value - found[0])
+    if found is not None:
+        low, high = value - found[1], value - found[0]
+    elif least >= FEW and bounded and 0 < value < 1:
+        low, high = wilson(value, value * (1 - value) / error**2)
+    else:
+        half = error * float(stats.t.ppf((1 + COVERAGE) / 2, max(1, least - 1)))
+        low, high = value - half, value + half
     return (max(0.0, low), min(1.0, high)) if bounded else (low, high)
 
 

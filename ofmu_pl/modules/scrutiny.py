@@ -73,11 +73,11 @@ class Scrutiny:
 
     def state_dict(self) -> Checkpoint:
         """The findings, for a checkpoint."""
-        return {"order": self.order, "steps": self._steps, "used": self.used}
+        return {"order": self.order, "steps": self._steps, "whole": self.used}
 
     def load_state_dict(self, state: Checkpoint) -> None:
         """Restore what ``state_dict`` gave."""
-        self.order, self._steps, self.used = state["order"], state["steps"], state["used"]
+        self.order, self._steps, self.used = state["order"], state["steps"], state["whole"]
         self._examined = False  # which gives the engine its steps
 
     def _examine(self, method: UnlearningModule, engine: Engine, forget: Loss) -> None:

@@ -7,7 +7,7 @@ from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.vectors import norm
 from scripts.engine_audit import compare, parts
-from tests.helpers.cases import error, mlp
+from tests.helpers.cases import SMOOTH, error, mlp
 
 
 def test_parameters_return_bit_for_bit_when_a_term_raises():
@@ -29,9 +29,28 @@ def test_parameters_return_bit_for_bit_when_a_term_raises():
     assert all(torch.equal(a, b) for a, b in zip(before, case.parameters, strict=True))
 
 
-def test_to_first_order_a_displacement_adds_a_hessian_vector_product():
+@pytest.mark.parametrize("rho", [0.7, -0.7, 0.0])
+def test_the_gradient_of_a_displaced_quadratic(rho):
+    """Of ``x^T A x / 2 - b^T x`` the gradient is A x - b, and rho u further on A x - b + rho A u."""
+    g = torch.Generator().manual_seed(1)
+    root = torch.randn(5, 5, generator=g, dtype=torch.float64)
+    a, b = root @ root.T, torch.randn(5, generator=g, dtype=torch.float64)
+    x = torch.randn(5, generator=g, dtype=torch.float64).requires_grad_()
+    engine, here, loss = FiniteDifference([x]), x.detach().clone(), [lambda: x @ a @ x / 2 - b @ x]
+    slope = a @ here - b
+    with engine.displaced([(rho / slope.norm().item(), [slope])]):
+        assert float((x.detach() - here).norm()) == pytest.approx(abs(rho), rel=1e-12)
+        (found,) = engine.expand(loss).gradient
+    torch.testing.assert_close(found, slope + rho * a @ slope / slope.norm(), rtol=1e-12, atol=1e-12)
+    assert torch.equal(x, here), "bit for bit"
+    with engine.displaced([]):
+        assert torch.equal(x, here)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_to_first_order_a_displacement_adds_a_hessian_vector_product(name):
     """``g(theta + d) = g + H d + O(|d|^2)``, H d by torch.autograd alone."""
-    case = mlp()
+    case = SMOOTH[name]()
     engine = FiniteDifference(case.parameters)
     here = engine.expand(case.loss("forget", parts=2)).gradient
     shift = 1e-5 / norm(here)

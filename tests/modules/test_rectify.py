@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from lightning.pytorch.callbacks import Callback
 
+from ofmu_pl.core.derivatives import trainable
+from ofmu_pl.core.vectors import zeros_like
 from ofmu_pl.modules import BLUR, DPO, GRU, HAMU, NPO, RMU, SAUL, SCRUB, GradDiff, PCGrad
 from ofmu_pl.modules.two_terms import SAM_IN_WORDS
 from ofmu_pl.networks import CausalLM
@@ -235,6 +237,16 @@ def test_sam_with_a_radius_of_zero_is_the_method_itself(make):
         ends[rho] = weights(module)
     assert torch.equal(ends[0.0], ends[None])
     assert (ends[0.05] - ends[None]).norm() > 1e-4
+
+
+def test_sam_shifts_nothing_along_a_gradient_that_has_vanished():
+    train(module := GradDiff(CausalLM(config=TINY), sam_rho=0.5), steps=1)
+    before, parameters = weights(module), trainable(module.trained)
+    gradient = zeros_like(parameters)
+    level = [lambda: 0.0 * sum(p.sum() for p in parameters)]
+    assert module._add_forget(gradient, module.gradient_engine(), level) == (0.0, 0.0)
+    assert not any(g.any() for g in gradient)
+    assert torch.equal(weights(module), before)
 
 
 def test_sam_lets_batchnorm_see_a_batch_once():
