@@ -90,15 +90,13 @@ def test_the_command_of_every_method_can_be_read(experiments, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("experiments", [ROOT / "configs/benchmarks/paper_tiny.yaml"], indirect=True)
-def test_attacks_are_made_on_the_runs_of_the_main_table(experiments):
+def test_embeddings_are_taken_of_the_runs_of_the_main_table(experiments):
     grid = Grid(experiments)
-    e = experiments["comes_back"]
-    assert e.attacks == "ofmu_pl:attacks.yaml"
+    e = experiments["alignment"]
     settings = {m: next(iter(method.candidates)) for m, method in e.methods.items()}
     for m, choice in settings.items():
         grid.run("authors", m, "forget05", 4, choice)
-        assert grid.run("comes_back", m, "forget05", 4, choice).folder == f"authors/forget05/{m}/seed_4"
-    assert experiments["authors"].attacks == []
+        assert grid.run("alignment", m, "forget05", 4, choice).folder == f"authors/forget05/{m}/seed_4"
 
 
 @pytest.mark.parametrize(
