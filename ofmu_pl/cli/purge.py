@@ -16,7 +16,7 @@ from markupsafe import escape
 
 from ofmu_pl.evaluation.audit import without_rows
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import replacing
+from ofmu_pl.support.files import replacing, sweep
 from ofmu_pl.support.pages import AUDIT, REPORT
 from ofmu_pl.support.records import FAILED, FINISHED, MANIFEST, REFERENCE, REQUESTS, RESULTS, NewerError, Results
 from ofmu_pl.training.run_folders import require_idle
@@ -43,6 +43,7 @@ def purge(runs: list[Path]) -> None:
         _rewrite(folder / AUDIT, without_rows, "questions and answers")
         named = _clean_config(folder / "config.yaml", config)
         for path in _lists(folder) if named else []:
+            sweep(path.parent, rest=0)
             _rewrite(path, partial(_without, named), "rows that stood there, and names that chose rows")
         for path in filter(os.path.lexists, (folder / name for name in HOLDERS)):
             if path.is_symlink():

@@ -242,6 +242,9 @@ def test_purge_takes_rows_that_stood_in_a_list_out_of_its_files(tmp_path):
     (tmp_path / "requests.json").write_text(json.dumps({"requests": [{"forget": [row]}]}))
     (tmp_path / "report").mkdir()
     (tmp_path / "report/index.html").write_text(f"<code>{escape(shlex.join(words))}</code>")
+    half = tmp_path / ".requests.json.999999999.partial"  # of a process that was killed
+    half.write_text(json.dumps([row]))
+    os.utime(half, (1, 1))
     main(["purge", str(run)])
     assert not holders(tmp_path, [b"Rose", b"wohnt"])
     gone = dict.fromkeys(row, "PURGED") | {"note": ""}
