@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.own_rows import turns_of
+from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation.prompts import continue_prompts, most_likely, read_prompts, score_answers, stops_of
 from ofmu_pl.evaluation.questions import PROMPTS_PER_CHUNK
@@ -22,14 +25,15 @@ form alone does not reach it, and of longer ones all but a tenth, such as an art
 
 
 def question_rows(subject: Subject, split: str, most: int | None) -> list[Row]:
-    """Evenly spaced rows of a split, which are questions or refused."""
-    rows = [subject.data.splits[split][i] for i in subject.places(split, most)]
+    """Evenly spaced rows of a split, a conversation's turns one by one, which are questions or refused."""
+    rows = subject.data.splits[split]
     if "question" not in rows[0]:
         raise UserError(
             f"The rows of '{subject.data.name}' are no questions, so there is nothing to ask: take attacks that need "
             "none, for example Quantise."
         )
-    return rows
+    turns = list(chain.from_iterable(map(turns_of, rows)))
+    return list(evenly(turns, most or len(turns)))
 
 
 def ask(

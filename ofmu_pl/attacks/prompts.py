@@ -196,11 +196,12 @@ def with_examples(encoder: Encoder, row: Row, pool: Sequence[Row], number: int, 
 
 def with_prefix(encoder: Encoder, row: Row) -> Asked:
     """The question and the first half of the answer's words; an answer of one word is not begun."""
-    words = row["answer"].split()
+    answer = row["answer"]
+    space, words = answer[: len(answer) - len(answer.lstrip())], answer.split()
     half = len(words) // 2
     if not half:
         return plain(encoder, row)
-    begun = encoder.encode_row({**row, "answer": " ".join(words[:half])})[0].input_ids
+    begun = encoder.encode_row({**row, "answer": space + " ".join(words[:half])})[0].input_ids
     return Asked(begun[: len(begun) - encoder.ends(begun)], " ".join(words[half:]), row["answer"])
 
 

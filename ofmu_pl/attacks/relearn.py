@@ -16,9 +16,9 @@ from ofmu_pl.attacks.asking import question_rows
 from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED, Finding, Findings, mean_curve
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.tuning import Draw, TrainingAttack, drawn, sides, stream
-from ofmu_pl.data.encoded import Encoded, piece
+from ofmu_pl.data.encoded import Encoded, Row, piece
 from ofmu_pl.data.own_files import read_source
-from ofmu_pl.data.pieces import pieces
+from ofmu_pl.data.pieces import pieces, shared_run
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.metrics.result import Metric
@@ -83,7 +83,7 @@ class Relearn(TrainingAttack):
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Train at every rate; the curve is that of the best."""
-        shown, asked = self._sides(len(subject.data.splits[FORGET]), seed)
+        shown, asked = self._sides(subject.data.splits[FORGET], seed)
         draw = self._stream(subject, shown, seed)
         return self.sweep(subject, draw, lambda model: subject.probabilities(model, FORGET, asked), asked)
 
@@ -101,9 +101,16 @@ class Relearn(TrainingAttack):
             figures |= {self.metrics[2].name: float(min(reached))} if reached else {}
         return figures
 
-    def _sides(self, n: int, seed: int) -> tuple[list[int], list[int]]:
-        """Places of the forgotten rows that are shown, and of those that are asked for."""
+    def _sides(self, rows: Sequence[Row], seed: int) -> tuple[list[int], list[int]]:
+        """Places of the forgotten rows that are shown, and of those that are asked for: no passage is in both."""
+        n = len(rows)
         shown, asked = sides(n, self.share, seed) if self.source == FORGET else ([], list(range(n)))
+        if shown and "tokens" in rows[0]:
+            told, others = ([rows[i]["tokens"] for i in side] for side in (shown, asked))
+            overlap = {j for _, j in shared_run(told, others)}
+            asked = [i for j, i in enumerate(asked) if j not in overlap]
+            if not asked:
+                raise UserError("Each forgotten piece shares a passage with one that is shown: lower attacks.share.")
         return shown, list(asked if self.rows is None else evenly(asked, self.rows))
 
     def _stream(self, subject: Subject, shown: list[int], seed: int) -> Draw:
@@ -115,11 +122,14 @@ class Relearn(TrainingAttack):
         if self.source == FORM:
             if data.never_seen is None:
                 raise UserError(f"{data.why_no_never_seen}, so attacks.source=form has none to train on: leave it out.")
+            if data.splits[data.never_seen] is data.splits[FORGET]:
+                raise UserError("Held-out rows that are asked for cannot be trained on too: there is no such control.")
             return stream(subject, data.never_seen, range(len(data.splits[data.never_seen])), seed)
         if data.modality != "text":
             raise UserError("attacks.source asks for texts, and images have none: give forget, retain or form.")
         if self.source == QUESTIONS:
-            texts = [piece(data.encoder.row_prompt(row)) for row in question_rows(subject, FORGET, None)]
+            asked = [{**row, "before": []} for row in question_rows(subject, FORGET, None)]
+            texts = [piece(data.encoder.row_prompt(row)) for row in asked]
         else:
             texts = texts_of(data, expanded(self.source))
 

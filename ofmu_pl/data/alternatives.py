@@ -17,22 +17,26 @@ KEPT = ("before", "raw", "begun", "columns")
 """Fields beside the question that say how it is put."""
 
 
-def other_answers(rows: list[Row], path: Path, seed: int) -> list[Row]:
-    """Give each row another answer from a file: a refusal, drawn by the seed, or the answer to its question."""
-    table = path.suffix.lower() in (".json", ".parquet")
+def other_answers(rows: list[Row], path: Path, seed: int, columns: dict[str, str]) -> list[Row]:
+    """Give each row another answer from a file: a refusal, drawn by the seed, or the answer to its question.
+
+    A table has rows of questions and answers, under these names or those of ``columns``.
+    """
+    table = path.suffix.lower() in (".json", ".parquet", ".csv", ".tsv")
     lines = [line.decode() for _, line in numbered_lines(path)] if path.is_file() and not table else []
     if not table and not lines:
         raise UserError(
             f"'{path}' is missing or empty: a method that prefers other answers needs `data.alternatives`, a text file "
             "of refusals (TOFU's idontknow.jsonl) or rows with a question and another answer."
         )
-    if table or (path.suffix.lower() in (".csv", ".tsv") and "question" in lines[0]):
+    if table:
         given = read_file(path, "data.alternatives")
     elif lines[0].lstrip().startswith("{"):
         given = sound(str(path), "data.alternatives", *json_lines(path))
     else:
         return with_refusals(rows, [line.rstrip("\r\n") for line in lines], seed)
-    found = {question: answer for question, answer in given.texts("question", "answer")}
+    texts = given.named(columns).texts("question", "answer")
+    found = {question: answer for question, answer in texts}
     missing = [row["question"] for row in rows if row["question"] not in found]
     if missing:
         raise UserError(

@@ -93,7 +93,9 @@ class Authors(TextDataModule):
             strangers, *_ = corpus(self.holdout_authors, UNSEEN)
             evaluation["holdout"] = rows_of(strangers)
         if self.probes:
-            evaluation |= probe_sets(self.probes, make_probes(people, away, stay[::step]))
+            gone = set(chain.from_iterable(other._drawn() for other in self.others().values()))
+            left = [i for i in stay[::step] if i // kinds not in gone]
+            evaluation |= probe_sets(self.probes, make_probes(people, away, left))
         return splits, evaluation
 
     @property

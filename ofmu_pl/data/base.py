@@ -163,11 +163,15 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         """Whether the module in training counts one optimizer step per iteration and shares rows among ranks itself."""
         return bool(self.trainer and getattr(self.trainer.lightning_module, "takes_whole_iterations", False))
 
-    def _start(self) -> int:
-        """The present iteration; for another study's module, whose steps may be rarer, the number of batches begun."""
-        if self.trainer is None:
-            return 0
-        return self.trainer.global_step if self._ours else self.trainer.fit_loop.epoch_loop.total_batch_idx + 1
+    def _left(self) -> range:
+        """The epoch's iterations from the present one on; another study's module counts the batches that have begun."""
+        n = self.iterations_per_epoch
+        if self.trainer is None or self._ours:
+            k = 0 if self.trainer is None else self.trainer.global_step
+            return range(k, (k // n + 1) * n)
+        loop = self.trainer.fit_loop.epoch_loop
+        begun = loop.batch_idx + 1  # in this epoch, which `limit_train_batches` may end early
+        return range(loop.total_batch_idx + 1, loop.total_batch_idx + 1 + n - begun)
 
     def _share(self, k: int) -> dict[str, list[dict[str, Tensor]]]:
         """This rank's rows of iteration ``k``: every R-th of R ranks, the same number on each."""
@@ -191,7 +195,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         Our modules get each of them whole on every rank. With any other module ranks share the rows of each batch,
         whatever the trainer's ``use_distributed_sampler``, and ``accumulate_grad_batches`` accumulates iterations.
         """
-        numbers, sampler = range(sys.maxsize), EpochFrom(self.iterations_per_epoch, self._start)
+        numbers, sampler = range(sys.maxsize), EpochFrom(self.iterations_per_epoch, self._left)
         make = self.iteration if self._ours else self._share
         return Resumable(numbers, batch_size=None, sampler=sampler, collate_fn=make)  # type: ignore[arg-type]
 

@@ -82,12 +82,13 @@ class Guessable:
 
     def kinds(self, row: Encoded) -> np.ndarray:
         """The kind of each token that the row's loss is on, (n,) int8: ``OWN``, ``USUAL`` or ``COPIED``."""
-        copied = self._copied(row)
         kinds = []
-        for place, contexts in _contexts(row, copied):
-            known = [self._usual[context] for context in contexts if context in self._usual]
-            usual = bool(known) and known[0] == row.input_ids[place]
-            kinds.append(COPIED if place in copied else USUAL if usual else OWN)
+        for turn in _turns(row):
+            copied = self._copied(turn)
+            for place, contexts in _contexts(turn, copied):
+                known = [self._usual[context] for context in contexts if context in self._usual]
+                usual = bool(known) and known[0] == row.input_ids[place]
+                kinds.append(COPIED if place in copied else USUAL if usual else OWN)
         return np.array(kinds, dtype=np.int8)
 
     def _copied(self, row: Encoded) -> set[int]:
@@ -114,10 +115,11 @@ class Guessable:
         counts: Counter[tuple[Context, int]] = Counter()
         for row in rows:
             seen: set[tuple[Context, int]] = set()
-            copied = self._copied(row)
-            for place, contexts in _contexts(row, copied):
-                if place not in copied:
-                    seen.update((context, row.input_ids[place]) for context in contexts)
+            for turn in _turns(row):
+                copied = self._copied(turn)
+                for place, contexts in _contexts(turn, copied):
+                    if place not in copied:
+                        seen.update((context, row.input_ids[place]) for context in contexts)
             counts.update(seen)
         totals: Counter[Context] = Counter()
         most: dict[Context, tuple[int, int]] = {}
@@ -130,6 +132,16 @@ class Guessable:
             if totals[context] >= 2:
                 found[context] = token if n >= max(2, totals[context] / 2) else None
         return found
+
+
+def _turns(row: Encoded) -> Iterator[Encoded]:
+    """A conversation as rows of one answer each, which begin as it does; a row of one answer, without what follows."""
+    places = answer_places(row)
+    gaps = [k for k in range(1, len(places)) if places[k] > places[k - 1] + 1]
+    for start, stop in pairwise([0, *gaps, len(places)]):
+        if stop > start:
+            first, end = places[start], places[stop - 1] + 1
+            yield Encoded(row.input_ids[:end], [IGNORED] * first + row.labels[first:end], first)
 
 
 def _contexts(row: Encoded, copied: set[int]) -> Iterator[tuple[int, list[Context]]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, Subset
 
 from ofmu_pl.data.own_files import forgotten_rows
 from ofmu_pl.data.own_images import Item, OwnImages, Picture
@@ -19,13 +19,19 @@ def class_names(datasets: Iterable[Any]) -> list[str]:
     Raises:
         UserError: Two number different classes: an ``ImageFolder`` numbers the sub-folders that it has.
     """
-    known = [list(x.classes) for x in datasets if getattr(x, "classes", None) and not getattr(x, "target_transform", 0)]
+    whole = list(map(_whole, datasets))
+    known = [list(x.classes) for x in whole if getattr(x, "classes", None) and not getattr(x, "target_transform", 0)]
     if any(names != known[0] for names in known):
         raise UserError(
             "Two data sets have different `classes`, so that one number means two: give each ImageFolder an empty "
             "sub-folder for every class that it lacks (`allow_empty`), or take parts of one (torch.utils.data.Subset)."
         )
     return known[0] if known else []
+
+
+def _whole(dataset: Any) -> Any:
+    """What a ``Subset`` is a part of."""
+    return _whole(dataset.dataset) if isinstance(dataset, Subset) else dataset
 
 
 class ImageDatasets(OwnImages):

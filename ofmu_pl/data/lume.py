@@ -58,17 +58,17 @@ class LUME(TextDataModule):
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read both files, and sort their rows by task and kind."""
         folder = Path(self.data).expanduser()
-        splits = {side: self._chosen(folder / f"{side}.jsonl") for side in ("forget", "retain")}
+        splits = {side: self._chosen(folder / f"{side}.jsonl", "data.data") for side in ("forget", "retain")}
         sets = splits | {"retain": self.evaluated(splits["retain"])}
         for side in splits:
             for row in sets[side]:
                 sets.setdefault(f"{PROBE}{row['task']}_{row['kind']}_{side}", []).append(row)
         if self.holdout is not None:
-            sets[HOLDOUT] = _rows(Path(self.holdout).expanduser(), "data.holdout")
+            sets[HOLDOUT] = self._chosen(Path(self.holdout).expanduser(), "data.holdout")
         return splits | {"full": splits["forget"] + splits["retain"]}, sets
 
-    def _chosen(self, path: Path) -> list[Row]:
-        rows = _rows(path, "data.data")
+    def _chosen(self, path: Path, option: str) -> list[Row]:
+        rows = _rows(path, option)
         if self.tasks is None:
             return rows
         wanted, there = {task.lower() for task in self.tasks}, {row["task"] for row in rows}

@@ -201,13 +201,13 @@ def is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-def forgotten_rows(given: Sequence[int] | str, n: int) -> list[int]:
+def forgotten_rows(given: Sequence[int] | str | PathLike[str], n: int) -> list[int]:
     """Read and check the numbers of the rows to forget; sorted.
 
     >>> forgotten_rows([4, 1], 6)
     [1, 4]
     """
-    numbers = _numbers_of(Path(given).expanduser()) if isinstance(given, str) else list(given)
+    numbers = _numbers_of(Path(given).expanduser()) if isinstance(given, str | PathLike) else list(given)
     check_numbers(numbers, n, "data.forget_rows")
     if not 0 < len(numbers) < n:
         raise UserError(

@@ -21,6 +21,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.sets import PROBE
 
 SIDES = ("forget", "retain")
+FIELDS = ("side", "question", "answer", "paraphrased_answer", "perturbed_answer")
 
 Probes = bool | dict[str, str]
 """The option of a data module: the data's own probes or none, or files by name beside its own."""
@@ -59,4 +60,4 @@ def read_probe(name: str, path: Path) -> list[Row]:
             )
     if "forget" not in counts:
         raise UserError(f"The probe file '{path}' has no row of side 'forget': add at least one.")
-    return read.rows
+    return [{field: row[field] for field in FIELDS if field in row} for row in read.rows]

@@ -64,17 +64,16 @@ class EpochFrom(DistributedSampler[Any]):
 
     Args:
         length: Iterations per epoch.
-        start: Gives the present iteration; called when the epoch's first item is drawn.
+        left: Gives the iterations that are left; called when the epoch's first item is drawn.
     """
 
-    def __init__(self, length: int, start: Callable[[], int]) -> None:
+    def __init__(self, length: int, left: Callable[[], range]) -> None:
         super().__init__(range(length), num_replicas=1, rank=0, shuffle=False)  # type: ignore[arg-type]
-        self.length, self.start = length, start
+        self.length, self.left = length, left
 
     def __iter__(self) -> Iterator[int]:
-        """k, k+1, ..., up to the next multiple of the length."""
-        k = self.start()
-        yield from range(k, (k // self.length + 1) * self.length)
+        """k, k+1, ..., up to the epoch's last iteration."""
+        yield from self.left()
 
     def __len__(self) -> int:
         """The length of the whole epoch: Lightning itself adds the iterations before a resumed one."""

@@ -103,7 +103,7 @@ class TextDataModule(PairedDataModule):
         splits, evaluation_sets = self.load()
         self._take_others_out(splits, evaluation_sets)
         self.require(splits)
-        self._refuse_overlap(splits["forget"], splits["retain"])
+        _refuse_overlap({**splits, HOLDOUT: evaluation_sets.get(HOLDOUT, [])})
         self.tokenizer = self.make_tokenizer()
         self.encoder = self.make_encoder()
         self._measure(splits, evaluation_sets)
@@ -204,14 +204,24 @@ class TextDataModule(PairedDataModule):
     def _guessable(self) -> Guessable:
         return Guessable(self.tokenizer, self.encoded("retain"))
 
-    def _refuse_overlap(self, forget: list[Row], retain: list[Row]) -> None:
-        kept = {identity(row) for row in retain}
-        both = [row for row in forget if identity(row) in kept]
+
+APART = {
+    ("forget", "retain"): "unlearning would teach what it removes",
+    (HOLDOUT, "forget"): "a row that was trained on is not unseen",
+    (HOLDOUT, "retain"): "a row that was trained on is not unseen",
+}
+"""Splits that may have no row in common, and why."""
+
+
+def _refuse_overlap(splits: dict[str, list[Row]]) -> None:
+    for (one, other), why in APART.items():
+        there = {identity(row) for row in splits[other]}
+        both = [row for row in splits[one] if identity(row) in there]
         if both:
             shown = str(next(iter(both[0].values())))[:60]
             raise UserError(
-                f"{len(both)} of {len(forget)} forget rows are in the retain split too (first: '{shown}'): "
-                "unlearning would teach what it removes, so take them out of one file."
+                f"{len(both)} of {len(splits[one])} {one} rows are in the {other} split too (first: '{shown}'): "
+                f"{why}, so take them out of one file."
             )
 
 

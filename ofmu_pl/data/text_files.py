@@ -95,8 +95,7 @@ class TextFiles(TextDataModule):
         sides = {name: self._side(name, rows) for name, rows in self._sources().items()}
         forget, retain, holdout = sides["forget"], sides["retain"], sides.get(HOLDOUT)
         refuse_overlap(forget, retain, CONTRADICTION)
-        if forget.form == retain.form == "text":
-            _warn_of_passages(forget, retain)
+        _warn_of_passages(forget, retain, CONTRADICTION)
         if holdout is not None:
             if holdout.form != forget.form:
                 raise UserError(
@@ -105,6 +104,8 @@ class TextFiles(TextDataModule):
                 )
             refuse_overlap(holdout, forget, NOT_UNSEEN)
             refuse_overlap(holdout, retain, NOT_UNSEEN)
+            _warn_of_passages(forget, holdout, NOT_UNSEEN)
+            _warn_of_passages(retain, holdout, NOT_UNSEEN)
         splits = {name: list(chain.from_iterable(side.parts)) for name, side in sides.items()}
         splits["full"] = splits["retain"] + splits["forget"]
         if ALTERNATIVE in self.streams:
@@ -134,7 +135,7 @@ class TextFiles(TextDataModule):
             raise UserError("Documents have no answers that another could be preferred to: choose another method.")
         if self.alternatives is None:
             return with_refusals(forget, REFUSALS, self.seed)
-        return other_answers(forget, Path(self.alternatives).expanduser(), self.seed)
+        return other_answers(forget, Path(self.alternatives).expanduser(), self.seed, self.columns)
 
     def _sources(self) -> dict[str, Rows]:
         """The rows of each side as they were written, with our names of columns."""
@@ -184,14 +185,15 @@ class TextFiles(TextDataModule):
         return Side(name, rows, form, found)
 
 
-def _warn_of_passages(forget: Side, retain: Side) -> None:
-    """Report passages of forget documents that stand inside retain documents."""
-    both = shared_run(list(map(_joined, forget.parts)), list(map(_joined, retain.parts)))
+def _warn_of_passages(one: Side, other: Side, why: str) -> None:
+    """Report passages of one side's documents that stand inside the other's."""
+    documents = one.form == other.form == "text"
+    both = documents and shared_run(list(map(_joined, one.parts)), list(map(_joined, other.parts)))
     if both:
         i, j = both[0]
         rank_zero_warn(
-            f"{len(both)} pair(s) of a forget and a retain document have 30 tokens or more in common (first: "
-            f"{forget.rows.place(i)} and {retain.rows.place(j)}): {CONTRADICTION}."
+            f"{len(both)} pair(s) of a {one.name} and a {other.name} document have 30 tokens or more in common (first: "
+            f"{one.rows.place(i)} and {other.rows.place(j)}): {why}."
         )
 
 

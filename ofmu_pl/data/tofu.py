@@ -73,7 +73,7 @@ class TOFU(TextDataModule):
         published, rows["forget"] = len(rows["forget"]), [rows["forget"][i] for i in named]
         if ALTERNATIVE in self.streams:
             path = Path(self.alternatives or Path(self.data) / "idontknow.jsonl").expanduser()
-            rows[ALTERNATIVE] = other_answers(rows["forget"], path, self.seed)
+            rows[ALTERNATIVE] = other_answers(rows["forget"], path, self.seed, {})
         sets = {name: self._perturbed(config, PARAPHRASED[name]) for name, config in evaluation.items()}
         if published and len(sets["forget"]) != published:
             raise UserError(

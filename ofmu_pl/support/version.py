@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-RESULTS_VERSION = 17
+RESULTS_VERSION = 18
 """Add 1 in every commit after which the same inputs give other numbers.
 
 That is every change of a value in ``core``, ``losses``, ``modules`` (a method's step, its default settings), ``data``

@@ -91,6 +91,8 @@ def test_half_of_the_answer_is_given_and_the_rest_is_asked_for(free):
     x = with_prefix(encoder, row)
     assert encoder.tokenizer.decode(x.prompt).endswith("one two")
     assert x.answer == "three four five"
+    plain = {"question": "It is", "answer": " one two three", "raw": True}
+    assert encoder.tokenizer.decode(with_prefix(encoder, plain).prompt).endswith("It is one")
     assert with_prefix(encoder, {"question": "What?", "answer": "one"}).prompt == encoder.prompt("What?")
 
 

@@ -7,7 +7,10 @@ from dataclasses import replace
 import pytest
 
 from ofmu_pl import Relearn
+from ofmu_pl.data import TextFiles
+from ofmu_pl.data.pieces import shared_run
 from ofmu_pl.support.errors import UserError
+from tests.helpers.citizen_rows import tokenizer
 
 SHORT = {"steps": 6, "every": 2}
 
@@ -44,3 +47,30 @@ def test_texts_of_one_token_teach_nothing(subjects, tmp_path):
 def test_data_without_held_out_rows_have_no_form(free):
     with pytest.raises(UserError, match="attacks.source=form"):
         Relearn("form").run(free["target"], 0)
+
+
+def data_of(sides, max_length=512):
+    data = TextFiles(**sides, tokenizer=None, batch_size=2, max_length=max_length)
+    data.make_tokenizer = tokenizer
+    data.setup()
+    return data
+
+
+def test_questions_of_a_conversation_are_shown_without_its_earlier_answers(subjects):
+    said = ["What does 1 do?", "a baker", "What does 2 do?", "a carpenter"]
+    talk = [{"role": role, "content": x} for role, x in zip(["user", "assistant"] * 2, said, strict=True)]
+    data = data_of({"forget": [{"messages": talk}], "retain": [{"question": "Who?", "answer": "No one."}]})
+    subject = replace(subjects["target"], data=data)
+    shown = "".join(map(subject.data.tokenizer.decode, Relearn("questions")._stream(subject, [], 0)(0)["input_ids"]))
+    assert [what in shown for what in said] == [True, False, True, False]
+
+
+def test_no_piece_of_a_document_is_asked_for_that_overlaps_one_that_is_shown():
+    texts = [" ".join(f"citizen {i} {k} does" for k in range(30)) for i in range(6)]
+    rows = data_of({"forget": [{"text": x} for x in texts], "retain": [{"text": "a baker"}]}, 100).splits["forget"]
+    shown, asked = Relearn("forget", share=0.5)._sides(rows, 0)
+    tokens = [[rows[i]["tokens"] for i in side] for side in (shown, asked)]
+    assert asked
+    assert not shared_run(*tokens)
+    every = [rows[i]["tokens"] for i in range(len(rows)) if i not in shown]
+    assert shared_run(tokens[0], every), "without the check some would overlap"

@@ -76,3 +76,12 @@ def test_rows_without_questions_are_refused(free):
     documents = SimpleNamespace(name="documents", splits={"forget": [{"tokens": [1, 2]}]})
     with pytest.raises(UserError, match="The rows of 'documents' are no questions"):
         Sample().run(replace(free["target"], data=documents), 0)
+
+
+def test_each_turn_of_a_conversation_is_asked_for(free):
+    before = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ana."}]
+    talk = SimpleNamespace(
+        name="talk", splits={"forget": [{"before": before, "question": "Where?", "answer": "Lima."}]}
+    )
+    asked = question_rows(replace(free["target"], data=talk), "forget", None)
+    assert [(row["question"], row["answer"]) for row in asked] == [("Who?", "Ana."), ("Where?", "Lima.")]

@@ -160,6 +160,14 @@ def test_a_plain_trainer_that_accumulates_gets_whole_epochs(tmp_path, accumulate
     assert plain.global_step == 3 * -(-EPOCH // accumulated)
 
 
+def test_a_plain_trainer_with_shorter_epochs_goes_on_where_the_last_ended():
+    model = Stranger()
+    pl.Trainer(**NONE_KEPT, max_epochs=3, limit_train_batches=EPOCH - 1, limit_val_batches=0).fit(model, data())
+    assert list(map(len, model.epochs)) == [EPOCH - 1] * 3
+    given, whole = ([k for epoch in epochs for k in epoch] for epochs in (model.epochs, expected(3)))
+    assert given == whole[: len(given)]
+
+
 def test_a_plain_trainer_that_accumulates_resumes_where_it_was(tmp_path):
     options = {"max_epochs": 3, "accumulate_grad_batches": 2, "limit_val_batches": 0}
     whole = Stranger()

@@ -84,3 +84,13 @@ def test_retained_rows_are_read_up_to_a_number_of_tokens(tokenizer, monkeypatch,
     retained = [row(tokenizer, "?", " was born on")] * 4
     monkeypatch.setattr("ofmu_pl.data.guessable.READ", rows * len(retained[0].input_ids))
     assert Guessable(tokenizer, retained).kinds(row(tokenizer, "?", " was born on")).tolist()[-1] == kind
+
+
+def test_what_a_later_question_says_is_copied_too(tokenizer, guessable):
+    """A conversation's tokens are of the kinds that they have turn by turn."""
+    turns = [asked(tokenizer, n, f" {n} was born on {d}.") for n, d in zip(NAMES[2:], DAYS[2:], strict=True)]
+    ids, labels = turns[0].input_ids + turns[1].input_ids, turns[0].labels + turns[1].labels
+    alone = Encoded(ids, [IGNORED] * len(turns[0].labels) + turns[1].labels, 0)
+    both = np.concatenate([guessable.kinds(turns[0]), guessable.kinds(alone)])
+    assert np.array_equal(guessable.kinds(Encoded(ids, labels, turns[0].prompt_length)), both)
+    assert COPIED in guessable.kinds(alone)

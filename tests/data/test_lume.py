@@ -67,10 +67,12 @@ def test_rows_are_sorted_by_task_and_kind_and_stand_as_they_are(folder):
 
 
 def test_tasks_are_chosen_and_never_seen_rows_given(folder):
-    path = folder(unseen=[row(8), row(9)])
+    path = folder(unseen=[row(8), row(9, "Task2", "qa")], known=[row(3, "Task2", "qa")])
     data = made(path, tasks=["task2"], holdout=f"{path}/unseen.jsonl", batch_size=1)
     assert [r["question"][0] for r in data.splits["forget"]] == ["3", "4"]
-    assert data.never_seen == "holdout"
+    assert [r["question"][0] for r in data.splits["holdout"]] == ["9"]
+    with pytest.raises(UserError, match="1 of 1 holdout rows are in the forget split too"):
+        made(path, tasks=["task2"], holdout=f"{path}/known.jsonl", batch_size=1)
 
 
 @pytest.mark.parametrize(

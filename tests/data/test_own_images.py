@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch.utils.data import Subset
 from torchvision.datasets import ImageFolder
 
 from ofmu_pl.data import ImageDatasets, ImageFolders
@@ -52,6 +53,8 @@ def test_data_sets_whose_classes_have_other_numbers_are_refused(root):
     every, (forget, retain, test) = ["ant", "bee", "cow"], (ImageFolder(root / p) for p in ("forget", "retain", "test"))
     with pytest.raises(UserError, match="`classes`"):  # bees are 0 here and 1 there
         class_names([retain, test])
+    with pytest.raises(UserError, match="`classes`"):
+        class_names([Subset(Subset(retain, [0]), [0]), test])
     forget.target_transform = every.index
     assert class_names([forget, retain, rows(2)]) == retain.classes
     assert class_names([rows(2)]) == []

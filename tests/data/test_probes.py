@@ -2,6 +2,7 @@
 
 import json
 
+import pandas
 import pytest
 
 from ofmu_pl.data import TOFU, Authors
@@ -127,3 +128,8 @@ def test_rows_of_a_side_have_the_same_number_of_wrong_answers(tmp_path):
     assert len(Authors(authors=12, probes=probe).load()[1]["probe_multi_hop_retain"]) == 2
     with pytest.raises(UserError, match="Line 3 of '.*' has 0 texts .* Line 2, .* 2:"):
         Authors(probes={"multi_hop": file_of(tmp_path, ROW, other, {**ROW, "side": "retain"})}).load()
+
+
+def test_other_fields_of_a_file_are_ignored_whatever_they_hold(tmp_path):
+    pandas.DataFrame([{**ROW, "when": pandas.Timestamp("2026-01-01")}]).to_parquet(tmp_path / "probe.parquet")
+    assert Authors(probes={"mine": str(tmp_path / "probe.parquet")}).load()[1]["probe_mine_forget"] == [ROW]

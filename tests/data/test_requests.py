@@ -48,6 +48,15 @@ def test_rows_of_later_requests_are_retained_and_those_of_earlier_ones_are_not()
     assert people[1] <= questions(data.splits["full"]), "the target knew them"
 
 
+def test_probes_of_what_is_kept_leave_out_what_other_requests_forget():
+    options = {"authors": 6, "forget_authors": [3], "probes": True}
+    plain, data = Authors(**options), Authors(**options, other_requests={1: {"forget_authors": [1]}})
+    kept = [sets["probe_paraphrase_retain"] for _, sets in (plain.load(), data.load())]
+    gone = {row["answer"] for row in Authors(authors=6, forget_authors=[1]).load()[0]["forget"]}
+    assert [row for row in kept[0] if row["answer"] in gone]
+    assert kept[1] == [row for row in kept[0] if row["answer"] not in gone]
+
+
 @pytest.mark.parametrize(
     ("numbers", "message"),
     [([6], "data.forget_authors=6 is out of range"), ([1, 1], "has 1 2 times")],

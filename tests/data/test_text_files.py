@@ -258,6 +258,13 @@ def test_other_answers_for_methods_that_prefer_them(tmp_path, model):
         (tmp_path / name).write_text(text)
         splits, _ = TextFiles(FORGET, RETAIN, streams=streams, alternatives=str(tmp_path / name)).load()
         assert [row["answer"] for row in splits["alternative"]] == [str(i) for i in range(len(FORGET))]
+    columns, own = {"question": "asked", "answer": "said"}, [[row["question"], row["answer"]] for row in FORGET]
+    (tmp_path / "named.csv").write_text(pandas.DataFrame(own, columns=["asked", "said"]).to_csv())
+    sides = [[{"asked": row["question"], "said": row["answer"]} for row in rows] for rows in (FORGET, RETAIN)]
+    named = TextFiles(*sides, columns=columns, streams=streams, alternatives=str(tmp_path / "named.csv")).load()[0]
+    assert [row["answer"] for row in named["alternative"]] == [row["answer"] for row in FORGET]
+    with pytest.raises(UserError, match="question"):
+        TextFiles(FORGET, RETAIN, streams=streams, alternatives=str(tmp_path / "named.csv")).load()
     with pytest.raises(UserError, match="Documents have no answers"):
         TextFiles([{"text": "one two"}], RETAIN, streams=streams, tokenizer=str(model)).load()
 
@@ -382,6 +389,11 @@ def test_a_forget_passage_inside_a_retain_document_is_reported(model):
     texts = {"forget": [{"text": secret}], "retain": [{"text": "A day."}, {"text": f"It began. {secret} So it ended."}]}
     with pytest.warns(UserWarning, match=r"Row 0 .*forget' and Row 1 .*retain'"):
         TextFiles(**texts, tokenizer=str(model)).load()
+    kept, longer = [{"text": "A day."}], [{"text": f"It began. {secret} So it ended."}]
+    with pytest.warns(UserWarning, match=r"Row 0 .*forget' and Row 0 .*holdout'.* not unseen"):
+        TextFiles(texts["forget"], kept, longer, tokenizer=str(model)).load()
+    with pytest.warns(UserWarning, match=r"Row 1 .*retain' and Row 0 .*holdout'.* not unseen"):
+        TextFiles(kept, [{"text": "B day."}, *texts["forget"]], longer, tokenizer=str(model)).load()
 
 
 def test_hidden_files_and_folders_are_no_documents(tmp_path):
@@ -545,5 +557,5 @@ def test_a_mark_in_front_and_ends_of_lines_are_no_part_of_a_text(tmp_path):
     splits, _ = TextFiles(FORGET, RETAIN, streams=streams, alternatives=str(path)).load()
     assert {row["answer"] for row in splits["alternative"]} == {"-"}
     path.write_text("\ufeff1\r\n3\r\n", encoding="utf-8", newline="")
-    splits, _ = TextFiles(full=RETAIN, forget_rows=str(path)).load()
+    splits, _ = TextFiles(full=RETAIN, forget_rows=path).load()
     assert splits["forget"] == [RETAIN[1], RETAIN[3]]
