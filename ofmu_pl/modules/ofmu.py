@@ -180,6 +180,11 @@ class OFMU(UnlearningModule):
         return seen and self.run.data.never_seen is not None
 
     @property
+    def needs_parts(self) -> bool:
+        """Whether any iteration takes more than gradients."""
+        return self.beta > 0 or self.penalty.rho > 0 or self.stationarity_tol is not None
+
+    @property
     def length(self) -> int:
         """Outer iterations in all, at most (one of first order takes T + 1 gradients); -1: no number ends the run."""
         steps, budget = self.run.steps, self.run.budget
@@ -214,7 +219,8 @@ class OFMU(UnlearningModule):
 
         Otherwise nothing moves before an iteration's last pass, and no weights need be kept for making it again.
         """
-        passes_follow = self.num_batches > 2 or self.outer_at == "end"
+        flattens = self.rates is not None and self.penalty.rho > 0
+        passes_follow = self.num_batches > 2 or self.outer_at == "end" or flattens
         return passes_follow or any(not o.state for o in self.ascent.optimizers(self.run))
 
     @property
@@ -238,8 +244,7 @@ class OFMU(UnlearningModule):
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """Run Algorithm 1 (``core.algorithm``) up to the outer optimizer's step; the parameters are then theta_in."""
-        needed = self.beta > 0 or self.penalty.rho > 0 or self.stationarity_tol is not None
-        whole = needed and (self.run.step - 1) % self.period == 0  # before it acts it only measures
+        whole = self.needs_parts and (self.run.step - 1) % self.period == 0  # before it acts it only measures
         acts = whole and self._share_gone >= self.higher_order_from and not self._repairs
         scalars = {"rho": self.penalty.rho}
         # A difference of passes in bfloat16 is noise (docs/results/hardware.md).

@@ -206,6 +206,9 @@ class Rehearsal(pl.Callback):
         module = self.module
         number = module.period * math.ceil(max(module.run.steps, 0) / module.period) + 1
         before = module.gradient_evaluations
+        goal = getattr(getattr(module, "lower", None), "goal", None)
+        if goal is not None:  # with rates: auto the way that is gone decides, not the iteration
+            goal.way, goal.harm = math.ceil(goal.length), 0.0
         self.weightless.compute(True)
         module.outer_step(batch, number)
         self.weightless.compute(False)  # from here on only to count the work

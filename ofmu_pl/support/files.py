@@ -95,6 +95,7 @@ def replacing(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary, old = (path.with_name(f".{path.name}{part}.{os.getpid()}.partial") for part in ("", ".old"))
     try:
+        _discard(temporary)  # of a process of this number that was killed: containers give numbers again
         yield temporary
         if not temporary.is_symlink():
             for file in temporary.rglob("*") if temporary.is_dir() else [temporary]:
@@ -119,10 +120,15 @@ def replacing(path: Path) -> Iterator[Path]:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
         raise
     finally:
-        if temporary.is_dir() and not temporary.is_symlink():
-            shutil.rmtree(temporary)
-        else:
-            temporary.unlink(missing_ok=True)
+        _discard(temporary)
+
+
+def _discard(path: Path) -> None:
+    """Remove a file, a link or a folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def sweep(folder: Path, rest: float = HOUR) -> None:
