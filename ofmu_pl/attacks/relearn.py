@@ -106,9 +106,9 @@ class Relearn(TrainingAttack):
         n = len(rows)
         shown, asked = sides(n, self.share, seed) if self.source == FORGET else ([], list(range(n)))
         if shown and "tokens" in rows[0]:
-            told, others = ([rows[i]["tokens"] for i in side] for side in (shown, asked))
-            overlap = {j for _, j in shared_run(told, others)}
-            asked = [i for j, i in enumerate(asked) if j not in overlap]
+            tokens = [row["tokens"] for row in rows]
+            overlap = {asked[j] for _, j in shared_run([tokens[i] for i in shown], [tokens[i] for i in asked])}
+            asked = [i for i in asked if i not in overlap]
             if not asked:
                 raise UserError("Each forgotten piece shares a passage with one that is shown: lower attacks.share.")
         return shown, list(asked if self.rows is None else evenly(asked, self.rows))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from markupsafe import escape
 
 from ofmu_pl.evaluation.audit import without_rows
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import replacing, sweep
+from ofmu_pl.support.files import erase, replacing, sweep
 from ofmu_pl.support.pages import AUDIT, REPORT
 from ofmu_pl.support.records import FAILED, FINISHED, MANIFEST, REFERENCE, REQUESTS, RESULTS, NewerError, Results
 from ofmu_pl.training.run_folders import require_idle
@@ -50,9 +49,9 @@ def purge(runs: list[Path]) -> None:
                 print(f"Remove {path.resolve()} yourself: {HOLDERS[path.name]}. Only the link to it is removed here.")
             else:
                 print(f"Removed {path}: {HOLDERS[path.name]}.")
-            _remove(path)
+            erase(path)
         for path in sorted(folder.glob(".*.partial")):
-            _remove(path)
+            erase(path)
             print(f"Removed {path}: what a process wrote that was killed.")
         print(_remaining(folder, config))
 
@@ -149,14 +148,6 @@ def _forms(words: str) -> list[str]:
         forms += [once, json.dumps(once, ensure_ascii=plain)[1:-1]]
     forms += [form.replace("'", "'\"'\"'") for form in forms]
     return forms + [str(escape(form)) for form in forms]
-
-
-def _remove(path: Path) -> None:
-    """Remove a file, a folder or a link, and never what a link points at."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
 
 
 def _remaining(folder: Path, config: Config) -> str:

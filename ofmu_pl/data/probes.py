@@ -60,4 +60,9 @@ def read_probe(name: str, path: Path) -> list[Row]:
             )
     if "forget" not in counts:
         raise UserError(f"The probe file '{path}' has no row of side 'forget': add at least one.")
-    return [{field: row[field] for field in FIELDS if field in row} for row in read.rows]
+    return list(map(_known, read.rows))
+
+
+def _known(row: Row) -> Row:
+    """A row without other fields."""
+    return {field: row[field] for field in FIELDS if field in row}

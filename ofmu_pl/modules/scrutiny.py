@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
 
-from ofmu_pl.core.calls import Calls, calls
+from ofmu_pl.core.calls import calls
 from ofmu_pl.core.derivatives import Engine, Loss
 from ofmu_pl.core.finite_difference import STEPS, FiniteDifference
 from ofmu_pl.core.preflight import NoDerivativeError, check_calls
@@ -92,16 +92,11 @@ class Scrutiny:
             if takes_parts and not engine.first_order and method.run.checks_itself:
                 _require_third(engine, forget)
         except NoDerivativeError as error:
-            if not takes_parts:
-                return self._set_steps(engine, seen)
-            if getattr(method, "rates", None) is None:
+            if takes_parts and getattr(method, "rates", None) is None:
                 raise
-            self.order, self._differentiable = 1, False
-            rank_zero_warn(f"{error} Until then the run goes on without similarity and penalty.")
-        self._set_steps(engine, seen)
-
-    def _set_steps(self, engine: Engine, seen: Calls) -> None:
-        """Give differences the steps of the precision that forward passes compute in, or those found before."""
+            if takes_parts:
+                self.order, self._differentiable = 1, False
+                rank_zero_warn(f"{error} Until then the run goes on without similarity and penalty.")
         if isinstance(engine, FiniteDifference):
             if seen.narrowed and engine.parameters[0].dtype == torch.float64:
                 engine.default_steps = STEPS[torch.float32, engine.scheme]  # forward passes compute in it

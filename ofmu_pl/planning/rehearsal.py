@@ -26,6 +26,7 @@ from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.prompts import Detail, continue_prompts, read_prompts, score_answers
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.modules.ofmu import OFMU
 from ofmu_pl.modules.one_shot import OneShot
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.adapters import is_adapted, merged, plain_tensors
@@ -206,9 +207,8 @@ class Rehearsal(pl.Callback):
         module = self.module
         number = module.period * math.ceil(max(module.run.steps, 0) / module.period) + 1
         before = module.gradient_evaluations
-        goal = getattr(getattr(module, "lower", None), "goal", None)
-        if goal is not None:  # with rates: auto the way that is gone decides, not the iteration
-            goal.way, goal.harm = math.ceil(goal.length), 0.0
+        if isinstance(module, OFMU) and module.lower.goal is not None:  # whose path says when parts begin
+            module.lower.goal.skip_path()
         self.weightless.compute(True)
         module.outer_step(batch, number)
         self.weightless.compute(False)  # from here on only to count the work

@@ -95,7 +95,7 @@ def replacing(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary, old = (path.with_name(f".{path.name}{part}.{os.getpid()}.partial") for part in ("", ".old"))
     try:
-        _discard(temporary)  # of a process of this number that was killed: containers give numbers again
+        erase(temporary)  # of a process of this number that was killed: containers give numbers again
         yield temporary
         if not temporary.is_symlink():
             for file in temporary.rglob("*") if temporary.is_dir() else [temporary]:
@@ -120,11 +120,11 @@ def replacing(path: Path) -> Iterator[Path]:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
         raise
     finally:
-        _discard(temporary)
+        erase(temporary)
 
 
-def _discard(path: Path) -> None:
-    """Remove a file, a link or a folder, if it is there."""
+def erase(path: Path) -> None:
+    """Remove a file, a folder or a link, if it is there, and never what a link points at."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -147,7 +147,7 @@ def sweep(folder: Path, rest: float = HOUR) -> None:
         try:
             idle = time.time() - max(p.stat().st_mtime for p in (path, *path.rglob("*")))
             if idle > (DAY if psutil.pid_exists(int(named[1])) else rest):
-                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+                erase(path)
         except (OSError, OverflowError):
             continue  # it has just been moved into place, or is another user's; or its number is none of a process
 

@@ -16,7 +16,7 @@ import yaml
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import locked, read_json, replacing
+from ofmu_pl.support.files import erase, locked, read_json, replacing
 from ofmu_pl.support.records import RESULTS, NewerError, Results
 from ofmu_pl.training.checkpoints import LAST, progress, resumed_from
 from ofmu_pl.training.settings import Resolved, length, settings
@@ -102,7 +102,7 @@ def begun(method_folder: Path, command: str, words: str | None, resolved: Resolv
                 file.flush()
                 # Of a process that was killed; whatever the clock said then, the record writes its points anew.
                 for rest in [*start.folder.rglob(".*.partial"), *start.folder.glob("events.out.tfevents.*")]:
-                    shutil.rmtree(rest) if rest.is_dir() else rest.unlink(missing_ok=True)
+                    erase(rest)
         yield start
 
 

@@ -285,6 +285,15 @@ def test_a_called_layer_norm_is_refused_by_the_exact_engine():
     with pytest.raises(UserError, match="OlmoLayerNorm at .* calls torch's fused LayerNorm"):
         train(OFMU(CausalLM(config=olmo)), steps=1)
     train(OFMU(CausalLM(config=olmo), inner_steps=1, engine="finite_difference", rho_0=0.0), steps=1)
+    train(OFMU(CausalLM(config=olmo), inner_steps=1, beta=0.0, rho_0=0.0), steps=1)  # gradients alone are right
+
+
+def test_weights_are_kept_for_a_second_try_where_they_are_flattened_before_the_last_pass():
+    """With the outer gradient at the start and one ascent nothing else moves them."""
+    options = {"network": CausalLM(config=TINY), "inner_steps": 1, "outer_at": "start", "rates": "auto"}
+    for rho, kept in ((0.3, True), (0.0, False)):
+        train(module := OFMU(**options, beta=0.0, rho_0=rho), steps=1)
+        assert module.moves_parameters is kept
 
 
 def test_steps_in_float64_are_those_of_the_float32_inside():

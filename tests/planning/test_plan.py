@@ -135,6 +135,18 @@ def test_a_plan_foresees_what_begins_later():
     assert later.memory == always.memory
 
 
+@pytest.mark.parametrize("engine", ["autograd", "finite_difference"])
+def test_a_plan_foresees_what_begins_late_on_a_path(engine):
+    """With ``rates: auto`` the path decides when similarity and penalty begin, not the iteration."""
+    options = {"inner_steps": 1, "engine": engine, "rates": "auto", "beta": 0.1}
+    later, always = (
+        needs(m := OFMU(llama(), higher_order_from=x, **options), blank(m), max_steps=400) for x in (0.8, 0.0)
+    )
+    assert later.gradients == pytest.approx(always.gradients)  # to rounding: one has counted a first light iteration
+    assert later.gradients > 2 * 2
+    assert later.memory == always.memory
+
+
 def test_devices_that_only_a_machine_knows_are_said_to_be_one():
     automatic, given = (
         needs(m := FineTune(llama()), blank(m), strategy="ddp", devices=n).assumption for n in ("auto", 1)

@@ -35,6 +35,14 @@ def test_a_folder_takes_the_place_of_another_and_leaves_nothing_beside_it(model,
     assert [p.name for p in tmp_path.iterdir()] == ["hf"]
 
 
+def test_what_a_killed_process_of_this_number_left_is_no_hindrance(model, tmp_path):
+    """Numbers of processes recur in containers."""
+    write(tmp_path / f".hf.{os.getpid()}.partial", "half")
+    with replacing(model) as temporary:
+        write(temporary, "new")
+    assert (model / "weights").read_text() == "new"
+
+
 def test_the_old_folder_is_whole_when_the_new_one_takes_its_name(model, monkeypatch):
     """A process that is killed while it removes the old content has the new one in place."""
     seen, rmtree = [], shutil.rmtree
