@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from ofmu_pl.attacks.asking import question_rows
 from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED, Finding, Findings, mean_curve
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.tuning import Draw, TrainingAttack, drawn, sides, stream
-from ofmu_pl.data.encoded import Encoded, Row, piece
+from ofmu_pl.data.encoded import Encoded, piece
 from ofmu_pl.data.own_files import read_source
 from ofmu_pl.data.pieces import pieces, shared_run
 from ofmu_pl.data.sampler import evenly
@@ -101,11 +102,11 @@ class Relearn(TrainingAttack):
             figures |= {self.metrics[2].name: float(min(reached))} if reached else {}
         return figures
 
-    def _sides(self, rows: Sequence[Row], seed: int) -> tuple[list[int], list[int]]:
+    def _sides(self, rows: Sequence[Any], seed: int) -> tuple[list[int], list[int]]:
         """Places of the forgotten rows that are shown, and of those that are asked for: no passage is in both."""
         n = len(rows)
         shown, asked = sides(n, self.share, seed) if self.source == FORGET else ([], list(range(n)))
-        if shown and "tokens" in rows[0]:
+        if shown and isinstance(rows[0], dict) and "tokens" in rows[0]:  # pieces of documents; images are numbers
             tokens = [row["tokens"] for row in rows]
             overlap = {asked[j] for _, j in shared_run([tokens[i] for i in shown], [tokens[i] for i in asked])}
             asked = [i for i in asked if i not in overlap]
