@@ -33,8 +33,8 @@ from ofmu_pl.report.figures.style import Look
 from ofmu_pl.report.runs import Findings
 from ofmu_pl.report.tables import Entry, Table, to_markdown
 from ofmu_pl.support.files import numbered_lines, replacing
-from ofmu_pl.support.records import ReferenceRecord, Results
 from ofmu_pl.support.records.reading import Record
+from ofmu_pl.support.records.results import ReferenceRecord, Results
 
 RESULTS = Path(__file__).parents[1] / "docs/results"
 MARK = "<!-- What follows is written by a script from stored results. -->"

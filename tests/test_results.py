@@ -10,7 +10,8 @@ from ofmu_pl.cli.closing import ATTACK, ROWS
 from ofmu_pl.evaluation.table import figure
 from ofmu_pl.report.attacks import TARGET, UNLEARNED
 from ofmu_pl.report.runs import Finding, Findings
-from ofmu_pl.support.records import MethodRecord, ReferenceRecord, Results
+from ofmu_pl.support.records.manifest import MethodRecord
+from ofmu_pl.support.records.results import ReferenceRecord, Results
 from tests.helpers.folders import Benchmark, table
 
 MODELS = {"before": TARGET, "metrics": UNLEARNED}

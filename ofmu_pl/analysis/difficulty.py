@@ -18,7 +18,7 @@ from ofmu_pl.networks import CausalLM, ResNet18, SmallCNN
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json
-from ofmu_pl.support.records import PROVENANCE, ModelRecord
+from ofmu_pl.support.records.results import PROVENANCE, ModelRecord
 
 TARGET = "target"
 BATCH = 16

@@ -9,7 +9,7 @@ from pathlib import Path
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.attacks.base import RETRAINED, UNLEARNED, Attack, Finding, Findings
-from ofmu_pl.support.records import ACROSS, NULL, RESULTS, AcrossRecord, Results
+from ofmu_pl.support.records.results import ACROSS, NULL, RESULTS, AcrossRecord, Results
 
 OVERALL = "score"
 """The competition's score: its points for forgetting, times what is kept of accuracy, as a ratio to the retrained."""

@@ -22,7 +22,8 @@ from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.hub import offline
 from ofmu_pl.support.provenance import STARTED_IN
-from ofmu_pl.support.records import MANIFEST, RESULTS, SEARCH, Results
+from ofmu_pl.support.records.manifest import MANIFEST, SEARCH
+from ofmu_pl.support.records.results import RESULTS, Results
 
 CONFIG = "config.yaml"
 LACKS = {

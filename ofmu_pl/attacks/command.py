@@ -26,7 +26,7 @@ from ofmu_pl.support.files import file_hash, replacing
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept, renew_sum
 from ofmu_pl.support.pages import AUDIT, CARD, renewed
 from ofmu_pl.support.provenance import PACKAGES, code_of, config_hash, provenance, versions, weights_hash
-from ofmu_pl.support.records import ATTACKS, AttacksRecord
+from ofmu_pl.support.records.results import ATTACKS, AttacksRecord
 from ofmu_pl.support.variables import expanded
 
 FOLDER = "attacks"

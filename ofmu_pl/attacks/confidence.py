@@ -10,7 +10,7 @@ from ofmu_pl.attacks.base import Attack, Finding, unless_finite
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.metrics.per_example import FEWEST, compared, null
 from ofmu_pl.metrics.result import Metric
-from ofmu_pl.support.records import NULL
+from ofmu_pl.support.records.results import NULL
 
 
 class Confidence(Attack):

@@ -12,7 +12,8 @@ import numpy as np
 
 from ofmu_pl.attacks.base import HELD_OUT, RETRAINED, TARGET, UNLEARNED, Attack, Finding, Findings, mean_curve
 from ofmu_pl.metrics.bootstrap import interval
-from ofmu_pl.support.records import AttackRecord, Entries
+from ofmu_pl.support.records.reading import Entries
+from ofmu_pl.support.records.results import AttackRecord
 
 
 def summary(attack: Attack, found: Findings, seeds: list[int]) -> AttackRecord:

@@ -22,8 +22,9 @@ from ofmu_pl.report import report
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below, file_hash, locked
 from ofmu_pl.support.kept import damage, warn_damaged
-from ofmu_pl.support.records import ATTACKS as FOUND
-from ofmu_pl.support.records import FINISHED, MANIFEST, RESULTS
+from ofmu_pl.support.records.manifest import MANIFEST
+from ofmu_pl.support.records.results import ATTACKS as FOUND
+from ofmu_pl.support.records.results import FINISHED, RESULTS
 from ofmu_pl.support.variables import expanded
 from ofmu_pl.support.version import key_of
 

@@ -22,7 +22,8 @@ from ofmu_pl.benchmark.specs import Planned
 from ofmu_pl.data.of_run import data_of_run
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json, write_json
-from ofmu_pl.support.records import ANALYSIS, RESULTS, AnalysisRecord, Kind, Results
+from ofmu_pl.support.records.manifest import Kind
+from ofmu_pl.support.records.results import ANALYSIS, RESULTS, AnalysisRecord, Results
 from ofmu_pl.support.variables import expanded
 from ofmu_pl.support.version import key_of
 

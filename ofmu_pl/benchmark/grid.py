@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ofmu_pl.benchmark.specs import PREPARED, Options, Planned, SearchedMethod, files
 from ofmu_pl.support.files import file_hash
-from ofmu_pl.support.records import SEARCH, Value
+from ofmu_pl.support.records.manifest import SEARCH, Value
 from ofmu_pl.support.variables import expanded
 from ofmu_pl.support.version import key_of
 

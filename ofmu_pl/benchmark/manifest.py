@@ -11,17 +11,17 @@ from pathlib import Path
 from ofmu_pl import __version__
 from ofmu_pl.benchmark.specs import Planned, files
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.records import (
+from ofmu_pl.support.records.manifest import (
     MANIFEST,
     BenchmarkRecord,
     CellRecord,
-    Entries,
     Experiment,
     ExperimentRecord,
     MadeRecord,
     MethodRecord,
     PreparedRecord,
 )
+from ofmu_pl.support.records.reading import Entries
 from ofmu_pl.support.version import RESULTS_VERSION
 
 Place = tuple[str, str, str, int]

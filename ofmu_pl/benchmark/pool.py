@@ -24,7 +24,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.benchmark.progress import Live
 from ofmu_pl.support.errors import DivergedError, UserError
-from ofmu_pl.support.records import FAILED, FINISHED, FailureRecord, JobRecord
+from ofmu_pl.support.records.results import FAILED, FINISHED, FailureRecord, JobRecord
 
 Left = TypeVar("Left", JobRecord, FailureRecord)
 

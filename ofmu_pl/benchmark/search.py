@@ -11,7 +11,8 @@ from ofmu_pl.metrics import harmonic_mean
 from ofmu_pl.metrics.vision import TA_ALL
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json
-from ofmu_pl.support.records import RESULTS, Results, Value
+from ofmu_pl.support.records.manifest import Value
+from ofmu_pl.support.records.results import RESULTS, Results
 
 
 def chosen(candidates: list[tuple[Options, Path | None]]) -> tuple[Options | None, Options]:

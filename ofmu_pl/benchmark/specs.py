@@ -11,7 +11,7 @@ from typing import Literal
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import REPORT
-from ofmu_pl.support.records import MANIFEST, SEARCH, Experiment, Kind, Value
+from ofmu_pl.support.records.manifest import MANIFEST, SEARCH, Experiment, Kind, Value
 from ofmu_pl.support.variables import expanded
 
 Options = dict[str, Value]

@@ -29,7 +29,7 @@ from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.classes import check_classes, import_all
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.support.files import below
-from ofmu_pl.support.records import RESULTS, Results
+from ofmu_pl.support.records.results import RESULTS, Results
 from ofmu_pl.training.checkpoints import LAST, WholeFiles, require_same_data, require_sound
 from ofmu_pl.training.export import ModelExport
 from ofmu_pl.training.progress import IterationProgressBar

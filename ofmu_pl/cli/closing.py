@@ -8,7 +8,8 @@ from ofmu_pl.evaluation.table import Metrics, figure, print_table
 from ofmu_pl.metrics.result import MetricResult
 from ofmu_pl.report.attacks import TARGET, UNLEARNED
 from ofmu_pl.report.runs import RETRAINED
-from ofmu_pl.support.records import ATTACKS, RESULTS, AttacksRecord, Entries, Results
+from ofmu_pl.support.records.reading import Entries
+from ofmu_pl.support.records.results import ATTACKS, RESULTS, AttacksRecord, Results
 
 ATTACK, RETURNED = "relearn_forget", "relearn_forget_prob"
 """The attack of ``configs/attacks_quickstart.yaml``, and what it finds; to import its class takes seconds."""

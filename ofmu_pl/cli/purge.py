@@ -17,7 +17,10 @@ from ofmu_pl.evaluation.audit import without_rows
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import erase, replacing, sweep
 from ofmu_pl.support.pages import AUDIT, REPORT
-from ofmu_pl.support.records import FAILED, FINISHED, MANIFEST, REFERENCE, REQUESTS, RESULTS, NewerError, Results
+from ofmu_pl.support.records.manifest import MANIFEST
+from ofmu_pl.support.records.reading import NewerError
+from ofmu_pl.support.records.requests import REQUESTS
+from ofmu_pl.support.records.results import FAILED, FINISHED, REFERENCE, RESULTS, Results
 from ofmu_pl.training.run_folders import require_idle
 
 Config = dict[str, Any]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ofmu_pl.cli.words import fail
 from ofmu_pl.support.pages import REPORT
-from ofmu_pl.support.records import ATTACKS
+from ofmu_pl.support.records.results import ATTACKS
 
 _ADAMW = "{class_path: torch.optim.AdamW, init_args: {lr: 1.0e-3, betas: [0.9, 0.99], weight_decay: 0.0}}"
 METHODS = {

@@ -15,8 +15,8 @@ from ofmu_pl.support.errors import UserError
 
 LOSSY = ("16-mixed", "16-true", "bf16-true", "16", "transformer-engine-float16")
 """Lightning's names of precisions that are refused."""
-_KINKS = ("relu", "leaky_relu", "_prelu_kernel", "hardtanh", "threshold")
-"""Operators with kinks: those of ReLU, LeakyReLU, PReLU, Hardtanh (ReLU6 too) and Threshold."""
+_KINKS = ("relu", "leaky_relu", "_prelu_kernel", "hardtanh", "hardswish", "hardsigmoid", "threshold", "clamp_min")
+"""Operators with kinks: those of ReLU, LeakyReLU, PReLU, Hardtanh (ReLU6 too), Hardswish, Threshold and their like."""
 _SILENTLY_WRONG = {
     "native_layer_norm": ("LayerNorm", "use RMSNorm or GroupNorm"),
     "_weight_norm_interface": ("weight norm", "remove the weight norm"),

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from ofmu_pl.evaluation.plain import ends, joined, shown
 from ofmu_pl.metrics.result import Metric, MetricResult
 from ofmu_pl.support.pages import AUDIT, marks, plain, templates
-from ofmu_pl.support.records import AttackRecord, AttacksRecord
+from ofmu_pl.support.records.results import AttackRecord, AttacksRecord
 
 UNTRIED = {
     "wording": "Whether the model tells when asked otherwise, as with half of the answer: it was asked in one way.",

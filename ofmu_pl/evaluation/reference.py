@@ -24,7 +24,8 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json
 from ofmu_pl.support.hub import model_folder
 from ofmu_pl.support.provenance import provenance
-from ofmu_pl.support.records import PROVENANCE, ModelRecord, NewerError, ScoresRecord
+from ofmu_pl.support.records.reading import NewerError
+from ofmu_pl.support.records.results import PROVENANCE, ModelRecord, ScoresRecord
 from ofmu_pl.support.version import RESULTS_VERSION
 from ofmu_pl.training.run import Run
 

@@ -16,7 +16,8 @@ from ofmu_pl.evaluation.card import write_card
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.support.pages import AUDIT
 from ofmu_pl.support.provenance import STARTED_IN, provenance
-from ofmu_pl.support.records import RESULTS, Cost, Entries, Interim, ReferenceRecord, Results
+from ofmu_pl.support.records.reading import Entries
+from ofmu_pl.support.records.results import RESULTS, Cost, Interim, ReferenceRecord, Results
 from ofmu_pl.training.record import peak_memory
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from ofmu_pl.metrics.nearness import ROWS, nearness
 from ofmu_pl.metrics.own import OwnMetric
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.provenance import provenance, weights_hash
-from ofmu_pl.support.records import REFERENCE
+from ofmu_pl.support.records.results import REFERENCE
 from ofmu_pl.support.sets import forgets, is_probe, is_request
 
 Suite = Callable[..., Metrics]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -23,7 +24,7 @@ from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.training.checkpoints import NAMES, names_in, require_fit, require_same_data
 from ofmu_pl.training.descent import built, check_optimizer
 from ofmu_pl.training.parallel import Replica, check_rows
-from ofmu_pl.training.record import Record
+from ofmu_pl.training.record import Record, peak_memory
 from ofmu_pl.training.recovery import halved, may_run_out, restore, state_of
 from ofmu_pl.training.run import Run
 
@@ -49,7 +50,8 @@ class UnlearningModule(Iteration, pl.LightningModule):
             halved automatically where a GPU's memory does not suffice.
         stop_at: ``holdout``: end the run where forgotten rows can no longer be told from held-out ones and retain rows
             are kept (0.03 nats), by up to 64 rows of each side at every tenth iteration; ``null``: run all iterations.
-        max_harm: Mean rise of retain rows' losses, in nats, at which the run ends; ``null``: at none.
+        max_harm: Mean rise of retain rows' losses, in nats, at which the run ends; ``null``: at none. A method with a
+            goal of its own (``OFMU``) judges by a running mean over its batches, which lags by some iterations.
         keep: ``best``: measure and export the weights nearest to held-out rows, of those with at most ``max_harm`` (0.3
             if ``null``), or else those of least harm; ``last``: the last weights.
 
@@ -179,7 +181,7 @@ class UnlearningModule(Iteration, pl.LightningModule):
 
     def training_step(self, batch: dict[str, list[Batch]], batch_idx: int) -> None:
         """Run one outer iteration: direction, guards, one optimizer step, one scheduler step, logs."""
-        number = self.trainer.global_step + 1
+        number, started = self.trainer.global_step + 1, time.perf_counter()
         mixed = self.run.precision.endswith("-mixed")  # Lightning casts the whole step, methods forward passes alone
         scalars: dict[str, float] = {}
         while not scalars:
@@ -188,13 +190,22 @@ class UnlearningModule(Iteration, pl.LightningModule):
                 with torch.autocast(self.device.type, enabled=False) if mixed else nullcontext():
                     scalars = self.outer_step(batch, number)
             except torch.OutOfMemoryError as error:
-                size = self.micro_batch_size or -(-self.run.data.batch_size // self.run.ranks.size)
-                self.micro_batch_size = halved(size, self.run.ranks, error)
+                self._halve_micro_batches(error)
             # Here, not above: an error's traceback holds the failed iteration's tensors.
             if not scalars:
                 if start is not None:
                     restore(self, start)
                 torch.cuda.empty_cache()
+        seen: dict[str, float] | None = None
+        while seen is None:  # the step is taken: only the look is made again
+            try:
+                seen = self.ending.look(self, number)
+            except torch.OutOfMemoryError as error:
+                self._halve_micro_batches(error)
+        scalars |= seen
+        scalars["gradient_evaluations"] = self.gradient_evaluations
+        scalars["seconds"] = time.perf_counter() - started
+        scalars["peak_memory_GB"] = peak_memory(self.device) / 1e9
         self.record.add(number, scalars)
         every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
         if every and number % every == 0:
@@ -203,6 +214,10 @@ class UnlearningModule(Iteration, pl.LightningModule):
         # For the bar and callbacks alone: Lightning keeps an epoch's last values, and would log them again.
         self.log_dict({k: v for k, v in scalars.items() if k in shown}, logger=False, prog_bar=True, batch_size=1)
         self.log_dict({k: v for k, v in scalars.items() if k not in shown}, logger=False, batch_size=1)
+
+    def _halve_micro_batches(self, error: torch.OutOfMemoryError) -> None:
+        size = self.micro_batch_size or -(-self.run.data.batch_size // self.run.ranks.size)
+        self.micro_batch_size = halved(size, self.run.ranks, error)
 
     def on_train_end(self) -> None:
         """Take the weights that are kept, where no callback has measured or exported them."""

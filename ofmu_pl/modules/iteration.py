@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,18 +9,18 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from torch.optim import Optimizer
 
 from ofmu_pl.core.derivatives import Loss, running_statistics, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.vectors import Vector, scale_
-from ofmu_pl.losses import token_nll
+from ofmu_pl.losses import IGNORED, token_nll
 from ofmu_pl.modules.ending import Ending
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.descent import Runaway, check_direction, descend, diverged
 from ofmu_pl.training.parallel import Replica, reshard
-from ofmu_pl.training.record import peak_memory
 from ofmu_pl.training.run import Run
 
 
@@ -110,12 +109,11 @@ class Iteration(ABC):
     # What it can do ------------------------------------------------------------------------------------------------
 
     def outer_step(self, batch: dict[str, list[Batch]], number: int) -> dict[str, float]:
-        """Run outer iteration ``number``, from 1, for the first time or once more; returns scalars to log.
+        """Run outer iteration ``number``, from 1, up to its step, for the first time or again; returns scalars to log.
 
         Raises:
             DivergedError: A loss, the gradient or the weights are out of all bounds.
         """
-        started = time.perf_counter()
         self.run.step = number
         self.ending.begin(self)
         if self.exact:
@@ -130,10 +128,6 @@ class Iteration(ABC):
             vanished = isinstance(error, ZeroDivisionError)
             what = "a gradient vanished, so the similarity does not exist" if vanished else str(error)
             raise diverged(type(self).__name__, self.run, what, self.remedy) from error
-        scalars |= self.ending.look(self, number)
-        scalars["gradient_evaluations"] = self.gradient_evaluations
-        scalars["seconds"] = time.perf_counter() - started
-        scalars["peak_memory_GB"] = peak_memory(self.device) / 1e9
         return scalars
 
     @property
@@ -180,9 +174,16 @@ class Iteration(ABC):
         return self.logits(batch)
 
     def token_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Losses of tokens, (b, S), and targets of rows that are looked at."""
-        logits, targets = self.read(batch)
-        return token_nll(logits, targets), targets
+        """Losses of tokens, (b, S), and targets of rows that are looked at, a micro-batch at a time."""
+        every = range(len(batch["ids"]))
+        losses: list[Tensor] = []
+        targets: list[Tensor] = []
+        for places in torch.tensor(every).split(self.micro_batch_size or len(every)):
+            logits, labels = self.read({name: x[places] for name, x in batch.items()})
+            losses += token_nll(logits, labels)
+            targets += labels
+        padded = pad_sequence(targets, batch_first=True, padding_value=IGNORED)
+        return pad_sequence(losses, batch_first=True), padded
 
     @contextmanager
     def scoring(self) -> Iterator[None]:

@@ -167,7 +167,7 @@ class OFMU(UnlearningModule):
 
     def what_was_done(self) -> str:
         """Sentences for the audit page; those of parts that no iteration used are left out."""
-        order = self.scrutiny.order if self.scrutiny.used else 1
+        order = self.scrutiny.reached
         penalised = self.penalty.rho > 0 and order > 2
         similar = self.beta > 0 and order > 1 and (penalised or self.rates is None)
         parts = {BETA_IN_WORDS: similar, RHO_IN_WORDS: penalised, NGRAM_IN_WORDS: self.lower.ngram_weight > 0}

@@ -27,12 +27,13 @@ class Scrutiny:
 
     Attributes:
         order: The highest order of derivatives that the engine gives now: 1 (gradients), 2 (grad Phi) or 3.
+        reached: The highest order that any iteration with higher derivatives had.
         used: Iterations so far that were to use similarity or penalty.
     """
 
     def __init__(self, beta: float, floor: float) -> None:
         self.beta, self.floor = beta, floor
-        self.order = 3
+        self.order, self.reached = 3, 1
         self.used = 0
         self._steps: tuple[float, float] | None = None
         self._examined = False
@@ -69,15 +70,17 @@ class Scrutiny:
             share = len(next(iter(few.values()))) / len(next(iter(forget.values())))
             engine.gradient_evaluations = before + share * (engine.gradient_evaluations - before)
         self.used += 1
+        self.reached = max(self.reached, self.order)
         return scalars
 
     def state_dict(self) -> Checkpoint:
         """The findings, for a checkpoint."""
-        return {"order": self.order, "steps": self._steps, "whole": self.used}
+        return {"order": self.order, "steps": self._steps, "whole": self.used, "reached": self.reached}
 
     def load_state_dict(self, state: Checkpoint) -> None:
         """Restore what ``state_dict`` gave."""
         self.order, self._steps, self.used = state["order"], state["steps"], state["whole"]
+        self.reached = state.get("reached", self.order)
         self._examined = False  # which gives the engine its steps
 
     def _examine(self, method: UnlearningModule, engine: Engine, forget: Loss) -> None:
@@ -134,8 +137,10 @@ def _require_third(engine: Engine, loss: Loss) -> None:
 
 
 def _first(method: UnlearningModule, batch: Batch, samples: int) -> Batch:
-    """The first samples of a batch, at least one per rank."""
-    return {k: v[: max(samples, method.run.ranks.size)] for k, v in batch.items()}
+    """The first samples of a batch, at least one per rank, as all ranks decide the same: few rows are repeated."""
+    rows, ranks = len(next(iter(batch.values()))), method.run.ranks.size
+    places = torch.arange(max(min(samples, rows), ranks)) % rows
+    return {name: x[places] for name, x in batch.items()}
 
 
 def _is_looked_at(used: int) -> bool:

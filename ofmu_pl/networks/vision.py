@@ -23,7 +23,7 @@ from ofmu_pl.support.extras import extra
 from ofmu_pl.support.files import read_json, regular, write_json
 from ofmu_pl.support.hub import local_folder
 from ofmu_pl.support.kept import require_undamaged
-from ofmu_pl.support.records import PROVENANCE, ModelRecord
+from ofmu_pl.support.records.results import PROVENANCE, ModelRecord
 
 BatchNormMode = Literal["frozen", "retain", "both"]
 AT_A_TIME = 8_000_000

@@ -26,6 +26,7 @@ from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.prompts import Detail, continue_prompts, read_prompts, score_answers
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.modules.goal import EVERY
 from ofmu_pl.modules.ofmu import OFMU
 from ofmu_pl.modules.one_shot import OneShot
 from ofmu_pl.modules.two_terms import TwoTerms
@@ -203,7 +204,7 @@ class Rehearsal(pl.Callback):
         self.module.run.stop()
 
     def _late(self, batch: Batches) -> float | None:
-        """A whole iteration after the run's last, in which every part is in use; returns the work of all like it."""
+        """A whole iteration after the run's last, in which every part is in use, and a look; returns the mean work."""
         module = self.module
         number = module.period * math.ceil(max(module.run.steps, 0) / module.period) + 1
         before = module.gradient_evaluations
@@ -221,7 +222,10 @@ class Rehearsal(pl.Callback):
             light = module.gradient_evaluations - before - work
             work = (work + (module.period - 1) * light) / module.period
         self.weightless.compute(True)
-        return None if isinstance(module, OneShot) and work else work
+        before = module.gradient_evaluations
+        module.reached(EVERY)
+        looks = (module.gradient_evaluations - before) / EVERY
+        return None if isinstance(module, OneShot) and work else work + looks
 
     def _checkpoint(self, trainer: pl.Trainer) -> None:
         """Collect what a checkpoint holds."""

@@ -12,27 +12,28 @@ from ofmu_pl.report.runs import Finding, Findings, default_metrics, number
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import AUDIT
-from ofmu_pl.support.records import (
+from ofmu_pl.support.records.manifest import (
+    KINDS,
+    MANIFEST,
+    BenchmarkRecord,
+    CellRecord,
+    ExperimentRecord,
+    MethodRecord,
+)
+from ofmu_pl.support.records.reading import Record
+from ofmu_pl.support.records.requests import REQUESTS, RequestsRecord
+from ofmu_pl.support.records.results import (
     ACROSS,
     ANALYSIS,
     ATTACKS,
     FINISHED,
-    KINDS,
-    MANIFEST,
-    REQUESTS,
     RESULTS,
     AcrossRecord,
     AnalysisRecord,
     AttacksRecord,
-    BenchmarkRecord,
-    CellRecord,
-    ExperimentRecord,
     JobRecord,
-    MethodRecord,
-    RequestsRecord,
     Results,
 )
-from ofmu_pl.support.records.reading import Record
 
 DEPTH = 4
 """Folders between a benchmark and a run's versions, at most: EXPERIMENT/SCENARIO/METHOD/seed_N."""

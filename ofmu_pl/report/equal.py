@@ -8,7 +8,7 @@ from itertools import pairwise
 from ofmu_pl.report.runs import RETRAINED, Finding, Findings, number, words
 from ofmu_pl.report.statistics import TRADE_OFFS, spread, spread_in
 from ofmu_pl.report.tables import Entry, Table, measured
-from ofmu_pl.support.records import Entries
+from ofmu_pl.support.records.reading import Entries
 
 Point = tuple[str, float, float]
 """When a model was measured, what it had forgotten, and what it had kept."""

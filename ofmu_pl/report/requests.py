@@ -8,8 +8,7 @@ from itertools import chain
 from ofmu_pl.report.runs import RETRAINED, Findings, number, words
 from ofmu_pl.report.statistics import spread
 from ofmu_pl.report.tables import Entry, Table, measured, plain
-from ofmu_pl.support.records import RequestsRecord, SequenceRecord
-from ofmu_pl.support.records.requests import Row
+from ofmu_pl.support.records.requests import RequestsRecord, Row, SequenceRecord
 
 
 def main_metric(record: RequestsRecord) -> str | None:

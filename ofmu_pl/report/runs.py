@@ -9,16 +9,10 @@ from itertools import product
 from typing import Any
 
 from ofmu_pl.metrics.result import Metric
-from ofmu_pl.support.records import (
-    AcrossRecord,
-    AnalysisRecord,
-    AttacksRecord,
-    CellRecord,
-    Entries,
-    ExperimentRecord,
-    RequestsRecord,
-    Results,
-)
+from ofmu_pl.support.records.manifest import CellRecord, ExperimentRecord
+from ofmu_pl.support.records.reading import Entries
+from ofmu_pl.support.records.requests import RequestsRecord
+from ofmu_pl.support.records.results import AcrossRecord, AnalysisRecord, AttacksRecord, Results
 
 RETRAINED, BEFORE = "retrained", "before"
 """Two models beside the methods: the goal, and the one that forgetting starts from."""

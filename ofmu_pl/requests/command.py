@@ -13,7 +13,8 @@ from ofmu_pl.report import report
 from ofmu_pl.requests.specs import Asked, Retrained, check
 from ofmu_pl.requests.state import State
 from ofmu_pl.support.files import below
-from ofmu_pl.support.records import REQUESTS, Value
+from ofmu_pl.support.records.manifest import Value
+from ofmu_pl.support.records.requests import REQUESTS
 
 
 def in_turn(

@@ -14,23 +14,10 @@ from ofmu_pl.benchmark.specs import Options, files
 from ofmu_pl.report.runs import number as finite
 from ofmu_pl.requests.specs import Asked, Sequence, controls, sequences
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.records import (
-    FAILED,
-    FINISHED,
-    REQUESTS,
-    RESULTS,
-    ControlRecord,
-    Cost,
-    Entries,
-    FailureRecord,
-    JobRecord,
-    MethodRecord,
-    RequestRecord,
-    RequestsRecord,
-    Results,
-    SequenceRecord,
-)
-from ofmu_pl.support.records.requests import Row
+from ofmu_pl.support.records.manifest import MethodRecord
+from ofmu_pl.support.records.reading import Entries
+from ofmu_pl.support.records.requests import REQUESTS, ControlRecord, RequestRecord, RequestsRecord, Row, SequenceRecord
+from ofmu_pl.support.records.results import FAILED, FINISHED, RESULTS, Cost, FailureRecord, JobRecord, Results
 from ofmu_pl.support.sets import REQUEST
 from ofmu_pl.support.version import RESULTS_VERSION
 

@@ -13,7 +13,8 @@ class GradientBudget(pl.Callback):
     """Ends training after the last whole iteration within a budget.
 
     An iteration is expected to cost as much as the costliest earlier one of its kind; the first counts only while it
-    is alone. ``UnlearningModule.period`` says after how many iterations kinds repeat. A kind not seen yet is tried.
+    is alone. ``UnlearningModule.period`` says after how many iterations kinds repeat. A kind not seen yet is tried, and
+    so may an iteration be in which a method's part first acts: one such iteration can end beyond the budget.
 
     Args:
         gradients: Number of gradients of one batch's loss that may be spent

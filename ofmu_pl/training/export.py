@@ -13,7 +13,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below, replacing
 from ofmu_pl.support.kept import write_sums
 from ofmu_pl.support.provenance import provenance
-from ofmu_pl.support.records import PROVENANCE, ModelRecord
+from ofmu_pl.support.records.results import PROVENANCE, ModelRecord
 from ofmu_pl.training.parallel import reshard
 
 FILES = (".csv", ".html", ".json", ".jsonl", ".yaml")

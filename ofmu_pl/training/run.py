@@ -74,7 +74,10 @@ class Run:
         """
         budgets = [c.gradients for c in trainer.callbacks if isinstance(c, GradientBudget)]  # type: ignore[attr-defined]
         precision, most = str(trainer.precision), min(budgets, default=None)
-        return cls(data_of(trainer), ranks_of(trainer.strategy), precision, trainer.max_steps, most, trainer)
+        data, epochs = data_of(trainer), trainer.max_epochs or -1
+        lengths = [trainer.max_steps, epochs * data.iterations_per_epoch]
+        steps = min((length for length in lengths if length >= 0), default=-1)
+        return cls(data, ranks_of(trainer.strategy), precision, steps, most, trainer)
 
     def stop(self) -> None:
         """End the run after the present iteration."""

@@ -17,7 +17,8 @@ from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import erase, locked, read_json, replacing
-from ofmu_pl.support.records import RESULTS, NewerError, Results
+from ofmu_pl.support.records.reading import NewerError
+from ofmu_pl.support.records.results import RESULTS, Results
 from ofmu_pl.training.checkpoints import LAST, progress, resumed_from
 from ofmu_pl.training.settings import Resolved, length, settings
 

@@ -15,7 +15,7 @@ from ofmu_pl.evaluation.table import Ending, Metrics, print_table
 from ofmu_pl.report import report
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import locked, replacing
-from ofmu_pl.support.records import PROVENANCE
+from ofmu_pl.support.records.results import PROVENANCE
 from ofmu_pl.training.run_folders import LOCK, number, point_latest, versions
 
 

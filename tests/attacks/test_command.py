@@ -19,7 +19,7 @@ from ofmu_pl.attacks.summary import summary
 from ofmu_pl.cli.commands import main
 from ofmu_pl.data import Authors
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.records import AttacksRecord
+from ofmu_pl.support.records.results import AttacksRecord
 from tests.cli.conftest import TINY, renumber, the_error
 from tests.helpers.folders import IMAGE_BEFORE, IMAGE_GOAL, results, write
 

@@ -14,7 +14,7 @@ from ofmu_pl.attacks.attacked import of_run
 from ofmu_pl.cli.commands import main
 from ofmu_pl.metrics.per_example import compared, null
 from ofmu_pl.networks.vision import predict
-from ofmu_pl.support.records import AttacksRecord
+from ofmu_pl.support.records.results import AttacksRecord
 from tests.helpers.folders import IMAGE_BEFORE, IMAGE_GOAL, results, write
 
 SIDES = ("unlearned", "retrained")

@@ -16,7 +16,8 @@ from ofmu_pl.benchmark.specs import Planned, SearchedMethod, check
 from ofmu_pl.metrics.per_example import FEWEST
 from ofmu_pl.report.collect import collect
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.records import FINISHED, BenchmarkRecord, JobRecord
+from ofmu_pl.support.records.manifest import BenchmarkRecord
+from ofmu_pl.support.records.results import FINISHED, JobRecord
 from tests.helpers import folders
 
 CONFIGS = Path(__file__).parent.parent.parent / "configs"

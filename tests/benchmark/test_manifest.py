@@ -4,7 +4,7 @@ import pytest
 
 from ofmu_pl.benchmark.manifest import Manifest
 from ofmu_pl.benchmark.specs import Planned, Prepare, SearchedMethod
-from ofmu_pl.support.records import BenchmarkRecord
+from ofmu_pl.support.records.manifest import BenchmarkRecord
 
 PLACE = ("e", "all", "npo", 0)
 

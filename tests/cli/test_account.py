@@ -7,7 +7,7 @@ from huggingface_hub import ModelCard
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ofmu_pl import Authors
-from ofmu_pl.support.records import Results
+from ofmu_pl.support.records.results import Results
 
 LAST = ["--ckpt_path", "last"]
 SHORT = ["--trainer.max_steps", "1"]

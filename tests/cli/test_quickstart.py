@@ -10,7 +10,7 @@ from ofmu_pl.attacks.relearn import Relearn
 from ofmu_pl.cli import main, quickstart
 from ofmu_pl.cli.closing import ATTACK, RETURNED, closing
 from ofmu_pl.metrics import Metric
-from ofmu_pl.support.records import AttackRecord, AttacksRecord, ReferenceRecord, Results
+from ofmu_pl.support.records.results import AttackRecord, AttacksRecord, ReferenceRecord, Results
 
 ROOT = Path(__file__).parents[2]
 METHODS = ("ofmu", "npo")

@@ -66,6 +66,7 @@ REFUSED_BY_CALLS = [
     ("ReLU at '1' has kinks", True, lambda: seen(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))),
     ("Functional.*has kinks", True, lambda: seen(Functional(F.relu))),
     ("Functional.*has kinks", True, lambda: seen(Functional(F.leaky_relu))),
+    ("Functional.*has kinks", True, lambda: seen(Functional(F.hardswish))),
     ("Dropout at '0' has dropout on", True, lambda: seen(nn.Sequential(nn.Dropout(0.1)).train())),
     ("Llama.*dropout on", False, lambda: tokens(llama(attention_dropout=0.1).train())),
 ]

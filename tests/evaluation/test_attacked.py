@@ -16,7 +16,7 @@ from ofmu_pl.evaluation.audit import without_rows, write_audit
 from ofmu_pl.evaluation.card import CARD, write_card
 from ofmu_pl.support.kept import damage, write_sums
 from ofmu_pl.support.pages import AUDIT, marks
-from ofmu_pl.support.records import AttackRecord, AttacksRecord
+from ofmu_pl.support.records.results import AttackRecord, AttacksRecord
 from tests.evaluation.conftest import EXAMPLES
 from tests.evaluation.test_audit import HOSTILE, Outline
 

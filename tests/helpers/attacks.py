@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ofmu_pl.support.records import AttackRecord
+from ofmu_pl.support.records.results import AttackRecord
 
 KINDS = {
     "relearn_retain": ("steps of training", list(range(0, 70, 10)), lambda x: np.minimum(1.0, np.array(x) / 100)),

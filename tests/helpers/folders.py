@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ofmu_pl.metrics import Metric, choice, tofu, tofu_items, vision
-from ofmu_pl.support.records import AttacksRecord
+from ofmu_pl.support.records.results import AttacksRecord
 from tests.helpers.attacks import attacked
 
 PROVENANCE = {"steps": 20, "benchmark": "authors", "git": "0123456789abcdef+", "ofmu_pl": "0.1.0", "python": "3.11.7"}

@@ -227,10 +227,10 @@ def test_only_retain_rows_that_are_drawn_are_scored(sides):
     torch.testing.assert_close(begun(sides).old[known], sides.loss["retain"][known, 0])
 
 
-def test_a_run_of_epochs_whose_end_is_not_known_returns_all_retain_rows():
+def test_a_run_by_time_whose_end_is_not_known_returns_all_retain_rows():
     method = OFMU(CausalLM(config=TINY), inner_steps=1, rates="auto")
     data = Authors(authors=6, forget_authors=1, batch_size=16, streams=method.streams, num_batches=method.num_batches)
-    quiet_trainer(-1, max_epochs=1).fit(method, datamodule=data)
+    quiet_trainer(-1, max_time={"milliseconds": 1}).fit(method, datamodule=data)
     goal = method.lower.goal
     assert goal.length == PATH
     assert len(goal.old) == len(data.splits["retain"])

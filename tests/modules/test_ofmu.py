@@ -16,10 +16,13 @@ from ofmu_pl.core.algorithm import outer_iteration
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.finite_difference import STEPS
 from ofmu_pl.core.inner import ascend
+from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.safeguards import SAFE
 from ofmu_pl.core.steps import Agreement
 from ofmu_pl.losses import ceiling, sample_mean, shifted, token_nll
 from ofmu_pl.modules import OFMU, FineTune, GradDiff
+from ofmu_pl.modules.ofmu import RHO_IN_WORDS
+from ofmu_pl.modules.scrutiny import _first
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.budget import GradientBudget
@@ -266,6 +269,22 @@ def test_what_is_noise_is_left_out_with_one_warning_also_after_a_resume(
     assert torch.equal(weights(without), weights(whole))
     train(usual := OFMU(CausalLM(config=TINY), **options), steps=5)
     assert not torch.equal(weights(usual), weights(whole))
+
+
+def test_the_audit_page_speaks_of_a_part_that_acted_before_it_became_noise(monkeypatch):
+    found = iter([Agreement(0.0, 0.0), Agreement(2.0, 3.0)])
+    monkeypatch.setattr("ofmu_pl.modules.scrutiny.settle", lambda *_, **__: next(found))
+    train(module := OFMU(CausalLM(config=TINY), inner_steps=1, engine="finite_difference"), steps=2)
+    assert module.scrutiny.order == 1
+    assert RHO_IN_WORDS in module.what_was_done()
+
+
+def test_all_ranks_decide_alike_where_a_batch_has_fewer_rows_than_ranks():
+    train(module := OFMU(CausalLM(config=TINY), inner_steps=1, engine="finite_difference"), steps=1)
+    module.run.ranks = Ranks(1, 4)
+    few = _first(module, {"ids": torch.tensor([7, 8])}, 2)
+    assert few["ids"].tolist() == [7, 8, 7, 8]
+    assert _first(module, {"ids": torch.arange(8)}, 2)["ids"].tolist() == [0, 1, 2, 3]
 
 
 def test_found_steps_go_on_from_a_checkpoint(tmp_path):

@@ -147,6 +147,14 @@ def test_a_plan_foresees_what_begins_late_on_a_path(engine):
     assert later.memory == always.memory
 
 
+def test_a_plan_has_a_tenth_of_a_look_in_each_iteration_whatever_the_runs_length():
+    planned = [needs(m := NPO(llama(), max_harm=0.3), blank(m), max_steps=steps) for steps in (98, 99, 100)]
+    plain = needs(m := NPO(llama()), blank(m), max_steps=100)
+    assert len({plan.gradients for plan in planned}) == 1
+    assert 0 < planned[0].gradients - plain.gradients < 0.1
+    assert planned[0].memory == planned[1].memory
+
+
 def test_devices_that_only_a_machine_knows_are_said_to_be_one():
     automatic, given = (
         needs(m := FineTune(llama()), blank(m), strategy="ddp", devices=n).assumption for n in ("auto", 1)
@@ -190,6 +198,7 @@ def test_work_is_what_a_run_counts(name):
     module = TEXT[name]()
     train(module, steps=module.period, callbacks=[Unchecked()])  # a check takes a few samples only, and is not planned
     planned = TEXT[name]()
+    planned.reached = lambda number: (False, {})  # no look is due in the first iterations; a plan has a tenth of one
     data = Authors(batch_size=4, max_length=16, streams=planned.streams, num_batches=planned.num_batches)
     references = getattr(module, "reference_nll", {}).values()
     once = sum(len(x) for x in references) / 4 / 3  # which is read before the first iteration, and is not planned

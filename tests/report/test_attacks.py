@@ -16,7 +16,7 @@ from ofmu_pl.report.contents import attack_tables, tables
 from ofmu_pl.report.figures import attack_pictures
 from ofmu_pl.report.figures.attacks import curves
 from ofmu_pl.report.figures.style import RC, Look
-from ofmu_pl.support.records import ACROSS, AcrossRecord, AttacksRecord
+from ofmu_pl.support.records.results import ACROSS, AcrossRecord, AttacksRecord
 from tests.helpers.attacks import attack, attacked
 from tests.helpers.folders import METHODS, TEXT_BEFORE, TEXT_GOAL, results, table
 

@@ -12,7 +12,8 @@ from ofmu_pl.report.figures import FIGURES, pictures, studies
 from ofmu_pl.report.figures.style import COLOURS, MARKERS, OURS, RC, Look
 from ofmu_pl.report.figures.telemetry import telemetry
 from ofmu_pl.report.runs import Finding
-from ofmu_pl.support.records import KINDS, Results
+from ofmu_pl.support.records.manifest import KINDS
+from ofmu_pl.support.records.results import Results
 from tests.helpers import folders
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.published import beside, our_method, published
-from ofmu_pl.support.records import MethodRecord
+from ofmu_pl.support.records.manifest import MethodRecord
 from tests.helpers.folders import results, table
 
 

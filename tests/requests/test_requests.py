@@ -12,7 +12,9 @@ from ofmu_pl.benchmark.specs import Method
 from ofmu_pl.cli import main
 from ofmu_pl.requests.specs import Asked, Retrained, check
 from ofmu_pl.requests.state import State
-from ofmu_pl.support.records import REQUESTS, RequestsRecord, Results, Value
+from ofmu_pl.support.records.manifest import Value
+from ofmu_pl.support.records.requests import REQUESTS, RequestsRecord
+from ofmu_pl.support.records.results import Results
 from tests.helpers.process import killed_benchmark, start_server
 
 ROOT = Path(__file__).parent.parent.parent

@@ -17,16 +17,8 @@ from ofmu_pl.requests.command import in_turn
 from ofmu_pl.requests.specs import Asked, Retrained, check, controls, rows, sequences
 from ofmu_pl.requests.state import State, kept_metrics, matrix_metrics, of_requests, rise
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.records import (
-    FAILED,
-    FINISHED,
-    REQUESTS,
-    RESULTS,
-    FailureRecord,
-    JobRecord,
-    RequestsRecord,
-    Results,
-)
+from ofmu_pl.support.records.requests import REQUESTS, RequestsRecord
+from ofmu_pl.support.records.results import FAILED, FINISHED, RESULTS, FailureRecord, JobRecord, Results
 
 ROOT = Path(__file__).parent.parent.parent
 CLASSES = [{"forget_classes": [i]} for i in range(4)]

@@ -8,25 +8,26 @@ from dataclasses import replace
 import pytest
 
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.records import (
+from ofmu_pl.support.records.manifest import (
     MANIFEST,
+    BenchmarkRecord,
+    CellRecord,
+    ExperimentRecord,
+    MadeRecord,
+    MethodRecord,
+    PreparedRecord,
+)
+from ofmu_pl.support.records.reading import SCHEMA, NewerError
+from ofmu_pl.support.records.results import (
     PROVENANCE,
     REFERENCE,
     RESULTS,
-    SCHEMA,
     AnalysisRecord,
-    BenchmarkRecord,
-    CellRecord,
     Cost,
-    ExperimentRecord,
     FailureRecord,
     Interim,
     JobRecord,
-    MadeRecord,
-    MethodRecord,
     ModelRecord,
-    NewerError,
-    PreparedRecord,
     ReferenceRecord,
     Results,
     ScoresRecord,

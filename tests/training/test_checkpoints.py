@@ -22,7 +22,7 @@ from torch.distributed.checkpoint.metadata import ChunkStorageMetadata
 from ofmu_pl.modules import FineTune
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.records import Results
+from ofmu_pl.support.records.results import Results
 from ofmu_pl.training.checkpoints import ENDED, SETTINGS, newest, progress, require_fit, require_sound, resumed_from
 from ofmu_pl.training.run_folders import choose
 from ofmu_pl.training.settings import length, settings

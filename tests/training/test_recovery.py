@@ -8,6 +8,7 @@ from lightning.pytorch.callbacks import Callback
 
 from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.modules import GRU, NPO, OFMU, PDU, GradDiff
+from ofmu_pl.modules.goal import Goal
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.recovery import state_of
@@ -174,6 +175,29 @@ def test_statistics_of_passes_before_the_memory_was_full_are_forgotten(monkeypat
         train_on_digits(module, steps=2)
     ours, theirs = module.network.state_dict(), small.network.state_dict()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_look_that_fills_the_memory_is_made_again_alone(monkeypatch):
+    """Its iteration's step is taken."""
+
+    def make():
+        return NPO(CausalLM(config=TINY), optimizer=sgd, max_harm=50.0, micro_batch_size=4)
+
+    trainer, score, calls = train(whole := make(), steps=11), Goal._score, []
+
+    def full(goal, stream, rows):
+        calls.append(stream)
+        if len(calls) == 2:  # the first is before the first step
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 7 GiB")
+        return score(goal, stream, rows)
+
+    monkeypatch.setattr(Goal, "_score", full)
+    module = make()
+    with pytest.warns(UserWarning, match="micro-batches of 2 samples instead of 4"):
+        assert train(module, steps=11).global_step == trainer.global_step
+    assert module.record.curves["L_r"]["step"] == list(range(1, 12))
+    torch.testing.assert_close(weights(module), weights(whole))
 
 
 def test_not_even_one_sample_fits(monkeypatch):

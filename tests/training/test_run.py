@@ -8,7 +8,7 @@ from ofmu_pl.modules import OFMU, PDU, GradDiff
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.run import Run
-from tests.helpers.training import TINY, train, weights
+from tests.helpers.training import TINY, quiet_trainer, train, weights
 
 ADAM = {"optimizer": lambda p: torch.optim.AdamW(p, lr=1e-2)}
 HALVED = {"scheduler": lambda o: torch.optim.lr_scheduler.StepLR(o, 1, 0.5)}
@@ -44,6 +44,20 @@ def test_iterations_by_hand_are_those_of_a_trainer(make):
     assert not torch.equal(weights(module), start)
     assert torch.equal(weights(module), weights(by_trainer))
     assert module.gradient_evaluations == by_trainer.gradient_evaluations
+
+
+def test_a_run_of_epochs_is_as_long_as_one_of_its_iterations():
+    def penalised(steps, epochs):
+        module = OFMU(CausalLM(config=TINY), inner_steps=1, engine="finite_difference", higher_order_from=0.75)
+        streams = {"streams": module.streams, "num_batches": module.num_batches}
+        data = Authors(authors=4, forget_authors=1, batch_size=5, **streams)
+        trainer = quiet_trainer(steps, max_epochs=epochs)
+        trainer.fit(module, datamodule=data)
+        return trainer.global_step, module.record.curves["penalty"]
+
+    iterations, by_epochs = penalised(-1, 1)
+    assert penalised(iterations, -1) == (iterations, by_epochs)
+    assert by_epochs["value"][0] == 0 < by_epochs["value"][-1]
 
 
 def test_a_scheduler_at_its_end_is_named():
