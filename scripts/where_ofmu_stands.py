@@ -8,7 +8,7 @@ from results import RESULTS, Stored, write_below
 
 from ofmu_pl.report.attacks import attacks_of, made, returned
 from ofmu_pl.report.runs import Findings, Replicate, words
-from ofmu_pl.report.statistics import Spread, differences, front, merit, spread, spread_in, trade_off
+from ofmu_pl.report.statistics import Spread, differences, merit, spread, spread_in, trade_off
 from ofmu_pl.report.tables import Entry, Table, measured, to_markdown
 
 PAGES = ("front", "field", "own-data", "quickstart", "attacks_images")
@@ -76,20 +76,20 @@ def parts() -> Iterator[Table]:
 
 
 def standing() -> Table:
-    """Whether another method is better than `ofmu` in what is forgotten and in what is kept, and who returns less."""
-    heads = ["page", "seeds", "forgotten, kept", "ofmu on the front", "better in both", "relearning, ofmu (%)"]
+    """Who forgets and keeps as well as `ofmu` and one of them better, and after whom less returns."""
+    heads = ["page", "seeds", "forgotten, kept", "as good in both, better in one", "relearning, ofmu (%)"]
     table = Table("", "Beside the other methods", [*heads, "less comes back after"])
     for title, e, scenarios in places():
         pair = trade_off(e, scenarios)
         if pair is None:
             continue
         means = {m: [spread(merit(e, scenarios, m, x).values()).mean for x in pair] for m in e.ran(scenarios)}
-        better = [m for m, own in means.items() if all(a > b for a, b in zip(own, means[OURS], strict=True))]
+        ours = means[OURS]
+        ahead = [m for m, own in means.items() if own != ours and all(a >= b for a, b in zip(own, ours, strict=True))]
         back = {m: returned(e, scenarios, m, "relearn_forget") for m in means}
         less = [m for m, share in back.items() if share.n and share.mean < back[OURS].mean <= MOST]
         values = [f"{words(x)} {spread_in(e, scenarios, OURS, x).mean:.3g}" for x in pair]
-        on = "yes" if OURS in front(e, scenarios, pair) else "no"
-        line = [title, seeds(e, scenarios), ", ".join(values), on, ", ".join(better) or "none"]
+        line = [title, seeds(e, scenarios), ", ".join(values), ", ".join(ahead) or "none"]
         line += [shown(back[OURS]), ", ".join(less) or "none"]
         table.add([x if isinstance(x, Entry) else Entry(x) for x in line])
     return table

@@ -171,7 +171,7 @@ def _notes(
     pair = trade_off(experiment, scenarios)
     if rivals and pair:
         best = ", ".join(front(experiment, scenarios, pair))
-        notes.append(f"No method is better in both {words(pair[0])} and {words(pair[1])} than {best}.")
+        notes.append(f"The front of {words(pair[0])} and {words(pair[1])}, where more of one costs the other: {best}.")
     if any(experiment.entry(m).get("target") is not None for m in columns):
         own = [f"{words(m)} {figure(x)}" for m in columns if (x := _own_goal(experiment, scenarios, m)) is not None]
         notes.append("The goal is the retrained model's value" + (f", but of {', '.join(own)}." if own else "."))

@@ -86,14 +86,14 @@ def trade_off(experiment: Findings, scenarios: list[str]) -> tuple[str, str] | N
 
 
 def front(experiment: Findings, scenarios: list[str], metrics: Sequence[str]) -> list[str]:
-    """Methods that no other one is better than in the mean merit of every metric."""
+    """Methods that no other one equals in the mean merit of every metric and beats in one: Pareto's front."""
     means = {}
     for method in experiment.methods:
         merits = [list(merit(experiment, scenarios, method, metric).values()) for metric in metrics]
         if all(merits):
             means[method] = np.array(list(map(np.mean, merits)))
     every = np.array(list(means.values()))
-    return [m for m, own in means.items() if not (every > own).all(axis=1).any()]
+    return [m for m, own in means.items() if not ((every >= own).all(axis=1) & (every > own).any(axis=1)).any()]
 
 
 def merit(experiment: Findings, scenarios: list[str], method: str, metric: str) -> dict[Replicate, float]:

@@ -73,26 +73,24 @@ def trade_offs(experiment: Findings, look: Look) -> Figure | None:
     figure, axes = panels_for(len(groups), 0.0, 4.6)
     for axis, (name, (scenarios, pair)) in zip(axes.flat, groups.items(), strict=False):
         units = [experiment.declared(m).unit for m in pair]
-        points = {}
+        best = front(experiment, scenarios, pair)
         for method in (*experiment.ran(scenarios), BEFORE, RETRAINED):
             x, y = (spread_in(experiment, scenarios, method, m) for m in pair)
             if not (x.n and y.n):
                 continue
-            points[method] = (x.mean, y.mean)
             size = 15 if method == RETRAINED else 11 if method in look.ours else 7
             style = {"color": look.colour(method), "markersize": size, "markeredgecolor": "black", "elinewidth": 1}
-            style |= {"fmt": look.marker(method), "markeredgewidth": 0.6, "capsize": 2, "alpha": 0.9, "label": method}
+            style |= {"fmt": look.marker(method), "capsize": 2, "alpha": 0.9, "label": method}
+            style["markeredgewidth"] = 1.6 if method in best else 0.6
             whiskers = {"xerr": x.std, "yerr": y.std} if min(x.n, y.n) > 1 else {}
             front_most = 4 if method in look.ours or method == RETRAINED else 3
             point = axis.errorbar(x.mean, y.mean, **whiskers, **style, zorder=front_most)
             point[0].set_clip_on(False)  # a marker at the end of an axis is seen whole
-        best = sorted(points[m] for m in front(experiment, scenarios, pair))
-        axis.plot(*zip(*best, strict=True), color="0.6", linewidth=1, zorder=1)
         axis.set(title=name, xlabel=experiment.label(pair[0]), ylabel=experiment.label(pair[1]))
         axis.margins(0.12)
         axis.set(xlim=widened(axis.get_xlim(), units[0]), ylim=widened(axis.get_ylim(), units[1]))
     seeds = "means over seeds, whiskers ± 1 std; " if experiment.replicated else ""
-    return finished(figure, f"Trade-off: {seeds}the star is the goal", look)
+    return finished(figure, f"Trade-off: {seeds}the star is the goal; thick edges: the front", look)
 
 
 def widened(limits: tuple[float, float], unit: str) -> tuple[float, float]:
