@@ -381,7 +381,7 @@ def test_parts_that_the_engine_cannot_give_stay_out(known, monkeypatch):
     module, _ = unlearn(known, steps=1, rho_0=0.25)
     assert module.scrutiny.order == 1, "also after differences of two steps agree"
     assert module.what_was_done() == OFMU.in_words, "the audit page does not speak of them"
-    module.scrutiny.order, module.scrutiny.used = 3, 1
+    module.scrutiny.reached = 3
     assert module.what_was_done() == f"{OFMU.in_words} {RHO_IN_WORDS}"
 
 
