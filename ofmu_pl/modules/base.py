@@ -50,8 +50,7 @@ class UnlearningModule(Iteration, pl.LightningModule):
             halved automatically where a GPU's memory does not suffice.
         stop_at: ``holdout``: end the run where forgotten rows can no longer be told from held-out ones and retain rows
             are kept (0.03 nats), by up to 64 rows of each side at every tenth iteration; ``null``: run all iterations.
-        max_harm: Mean rise of retain rows' losses, in nats, at which the run ends; ``null``: at none. A method with a
-            goal of its own (``OFMU``) judges by a running mean over its batches, which lags by some iterations.
+        max_harm: Mean rise of retain rows' losses, in nats, at which the run ends; ``null``: at none.
         keep: ``best``: measure and export the weights nearest to held-out rows, of those with at most ``max_harm`` (0.3
             if ``null``), or else those of least harm; ``last``: the last weights.
 

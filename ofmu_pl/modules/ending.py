@@ -96,7 +96,12 @@ class Ending:
     @property
     def looks(self) -> bool:
         """Whether anything hangs on a comparison."""
-        return self.stop_at is not None or self.max_harm is not None or self.keep == "best"
+        return self.stop_at is not None or self.judges_harm
+
+    @property
+    def judges_harm(self) -> bool:
+        """Whether what retain rows have lost ends the run, or chooses the weights."""
+        return self.max_harm is not None or self.keep == "best"
 
     def begin(self, method: Iteration) -> None:
         """Measure retain rows before the first step."""

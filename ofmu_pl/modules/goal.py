@@ -195,6 +195,12 @@ class Goal:
         self.way += rise < HARM
         return rise
 
+    def measured_harm(self) -> float:
+        """Mean rise of the losses of up to 64 retain rows since before the first step, in nats, measured now."""
+        rows = evenly((~self.old.isnan()).nonzero().flatten().tolist(), LOOKED_AT)
+        now = torch.tensor([row.mean() for row in self._score("retain", rows)], dtype=torch.float64)
+        return float((now - self.old[rows]).mean())
+
     def check(self, step: int) -> tuple[bool, dict[str, float]]:
         """Compare forget with held-out rows if a check is due, and set the levels by the latter's losses of now.
 

@@ -385,6 +385,17 @@ def test_parts_that_the_engine_cannot_give_stay_out(known, monkeypatch):
     assert module.what_was_done() == f"{OFMU.in_words} {RHO_IN_WORDS}"
 
 
+def test_harm_that_ends_a_run_is_measured(known):
+    """It is no mean over batches, which lags behind."""
+    module, trainer = unlearn(known, steps=10, max_harm=9.0)
+    goal = module.lower.goal
+    seen = trainer.callback_metrics["goal/harm"].item()
+    with torch.no_grad():
+        now = (means(goal, "retain", range(len(goal.old))) - goal.old).nanmean()  # of rows that the run draws
+    assert seen == pytest.approx(float(now))
+    assert seen != pytest.approx(goal.harm, rel=0.05)
+
+
 def test_a_resumed_run_is_the_undisturbed_one(known, tmp_path):
     keep = ModelCheckpoint(tmp_path, every_n_train_steps=12, save_top_k=-1, filename="{step}")
     whole, _ = unlearn(known, steps=16, callbacks=[keep])
