@@ -6,32 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Literal
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import REPORT
-from ofmu_pl.support.records.manifest import MANIFEST, SEARCH, Experiment, Kind, Value
+from ofmu_pl.support.records.manifest import MANIFEST, SEARCH, Experiment, Kind, Method, Prepare, Value
 from ofmu_pl.support.variables import expanded
 
 Options = dict[str, Value]
 """Command-line options by key."""
-Each = Literal["scenario", "seed"]
 PREPARED, ANALYSIS, ATTACKS = "prepared", "analysis", "attacks"
 """Folders beside the experiments'."""
-
-
-@dataclass
-class Method:
-    """One method.
-
-    Attributes:
-        overlay: Its configuration, put over the base; ``null``: the base's own method.
-        options: Command-line options by key.
-    """
-
-    overlay: str | None = None
-    options: dict[str, Value] = field(default_factory=dict)
 
 
 @dataclass
@@ -54,23 +39,6 @@ class SearchedMethod(Method):
             return self.search
         combinations = product(*self.search.values()) if self.search else ()
         return [dict(zip(self.search, values, strict=True)) for values in combinations]
-
-
-@dataclass
-class Prepare:
-    """A run whose exported model other runs need, made once for each scenario or seed or both.
-
-    Attributes:
-        base: Its configuration, or a list of files, each put over those before.
-        options: Command-line options by key; an option of the scenario that starts with ``data.`` is heard, too.
-        gives: The option of the experiment's runs that gets the model's folder.
-        each: What it is made anew for.
-    """
-
-    base: str | list[str]
-    gives: str
-    options: dict[str, Value] = field(default_factory=dict)
-    each: list[Each] = field(default_factory=lambda: ["seed", "scenario"])
 
 
 @dataclass(kw_only=True)

@@ -8,12 +8,11 @@ from pathlib import Path
 from ofmu_pl.benchmark.command import Fit, alone, job_of, require_none
 from ofmu_pl.benchmark.pool import Job, Pool
 from ofmu_pl.benchmark.progress import Live
-from ofmu_pl.benchmark.specs import Method
 from ofmu_pl.report import report
 from ofmu_pl.requests.specs import Asked, Retrained, check
 from ofmu_pl.requests.state import State
 from ofmu_pl.support.files import below
-from ofmu_pl.support.records.manifest import Value
+from ofmu_pl.support.records.manifest import Method, Value
 from ofmu_pl.support.records.requests import REQUESTS
 
 

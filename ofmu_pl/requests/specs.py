@@ -7,10 +7,10 @@ from itertools import product
 from pathlib import Path
 
 from ofmu_pl.benchmark.grid import HANDLE, MODEL, Cell
-from ofmu_pl.benchmark.specs import Method, Options, check_files, check_names, check_own, files
+from ofmu_pl.benchmark.specs import Options, check_files, check_names, check_own, files
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.pages import REPORT
-from ofmu_pl.support.records.manifest import Value
+from ofmu_pl.support.records.manifest import Method, Value
 from ofmu_pl.support.variables import expanded
 
 RETRAINED = "retrained"

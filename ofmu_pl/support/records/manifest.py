@@ -40,17 +40,26 @@ class CellRecord:
 
 
 @dataclass
-class MethodRecord:
-    """One method of an experiment.
+class Method:
+    """One method.
 
     Attributes:
-        overlay: Configuration of the method, put over the base.
+        overlay: Its configuration, put over the base; ``null``: the base's own method.
         options: Command-line options by key.
-        searched: For each scenario ``choice``, ``scores`` by candidate, and ``of`` where they are another experiment's.
     """
 
     overlay: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass
+class MethodRecord(Method):
+    """One method of an experiment.
+
+    Attributes:
+        searched: For each scenario ``choice``, ``scores`` by candidate, and ``of`` where they are another experiment's.
+    """
+
     searched: Entries = field(default_factory=dict)
 
 
@@ -70,20 +79,26 @@ class MadeRecord:
 
 
 @dataclass
-class PreparedRecord:
-    """What makes models for the runs of an experiment; ``benchmark.specs.Prepare`` has the same names.
+class Prepare:
+    """A run whose exported model other runs need, made once for each scenario or seed or both.
 
     Attributes:
         base: Its configuration, or a list of files, each put over those before.
-        gives: The option of the experiment's runs that gets a model's folder.
-        options: Command-line options by key.
+        gives: The option of the experiment's runs that gets the model's folder.
+        options: Command-line options by key; an option of the scenario that starts with ``data.`` is heard, too.
         each: What it is made anew for.
     """
 
     base: str | list[str]
     gives: str
-    options: dict[str, Any] = field(default_factory=dict)
-    each: list[str] = field(default_factory=list)
+    options: dict[str, Value] = field(default_factory=dict)
+    each: list[Literal["scenario", "seed"]] = field(default_factory=lambda: ["seed", "scenario"])
+
+
+@dataclass
+class PreparedRecord(Prepare):
+    """The same with the models that were made."""
+
     made: list[MadeRecord] = field(default_factory=list)
 
 
