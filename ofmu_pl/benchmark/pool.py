@@ -177,7 +177,7 @@ def _work(job: Job, device: str | None) -> None:
     job.place.mkdir(parents=True, exist_ok=True)
     for name in (FINISHED, FAILED):  # of other options, or of a failure that may be mended by now
         (job.place / name).unlink(missing_ok=True)
-    started, busy = time.perf_counter(), time.process_time()
+    started = time.perf_counter()
     problem: BaseException | None = None
     with (job.place / "log.txt").open("w") as log:
         for target in (1, 2):  # what libraries print, too
@@ -193,16 +193,15 @@ def _work(job: Job, device: str | None) -> None:
         traceback.print_exc()
     sys.stdout.flush()
     sys.stderr.flush()
-    # CPU time is what it takes on a core of its own.
-    seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - busy
+    seconds = time.perf_counter() - started
     if problem is None:
-        JobRecord(job.key, job.words, seconds, cpu_seconds).write(job.place / FINISHED)
+        JobRecord(job.key, job.words, seconds).write(job.place / FINISHED)
         return
     cause = problem.__context__ if isinstance(problem, SystemExit) else problem
     # A divergence follows from the key, and would come again; other failures may be the machine's.
     final = isinstance(cause, DivergedError)
     sentence = _sentence(job.place / "log.txt", cause)
-    FailureRecord(job.key, job.words, sentence, final, seconds, cpu_seconds).write(job.place / FAILED)
+    FailureRecord(job.key, job.words, sentence, final, seconds).write(job.place / FAILED)
 
 
 def _sentence(log: Path, cause: BaseException | None) -> str:

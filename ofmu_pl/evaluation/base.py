@@ -176,8 +176,8 @@ class Evaluation(pl.Callback, ABC):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore what ``state_dict`` gave."""
         self.before = {name: self.scores_class.from_dict(s) for name, s in state_dict["before"].items()}
-        more = state_dict.get("more", {})  # of 0.2.0 on
-        self.more["before"] = {name: MetricResult.from_dict(name, entry) for name, entry in more.items()}
+        more = {name: MetricResult.from_dict(name, entry) for name, entry in state_dict["more"].items()}
+        self.more["before"] = more
         self.seconds, self._facts = state_dict["seconds"], state_dict.get("facts")
 
     def _require_same_scoring(self, facts: Facts) -> None:

@@ -61,8 +61,8 @@ class GradientBudget(pl.Callback):
         return {"costs": self._costs}
 
     def load_state_dict(self, state_dict: dict[str, list[float]]) -> None:
-        """Restore what ``state_dict`` gave; older checkpoints lack it."""
-        self._costs = list(state_dict.get("costs", []))
+        """Restore what ``state_dict`` gave."""
+        self._costs = list(state_dict["costs"])
 
     def _stop_if_spent(self, method: Any) -> None:
         # Of its kind the first iteration may be dear for once: it seeks the steps of differences.

@@ -19,7 +19,6 @@ _MAY_DIFFER = {
     "model.init_args.network.init_args.activation_checkpointing",
     "data.init_args.data",  # hashes are compared instead
     "data.init_args.num_batches",  # follows from the method's own settings
-    "data.init_args.pairs",  # the same before 0.2.0
     "model.init_args.rollbacks",  # an option of 0.2.0 and before
 }
 

@@ -71,8 +71,8 @@ BENCHMARK = BenchmarkRecord("paper", "0.1.0", 5, "2026-11-22T00:00:00+00:00", ex
 
 FACTS = {"streams": ["retain"], "benchmark": "tofu", "hashes": {"retain": "aa"}, "template_hash": "bb"}
 OTHERS = [
-    JobRecord("k", ["fit", "--config", "a.yaml"], 12.0, 10.5),
-    FailureRecord("k", [], "It diverged.", True, 3.0, None),
+    JobRecord("k", ["fit", "--config", "a.yaml"], 12.0),
+    FailureRecord("k", [], "It diverged.", True, 3.0),
     AnalysisRecord({"0": {"all": {"udi": 0.5}}}, [{"udi_mean": 0.5}], {"npo": {"rho": 1.0}}),
     ModelRecord(FACTS),
     ScoresRecord("logs/retrained", FACTS, None, {"forget": {"ids": [0], "answer_loss": [0.5]}}, {"rouge": 0.5}),
@@ -110,7 +110,7 @@ def test_names_in_the_files_are_those_that_other_tools_read(tmp_path):
 def test_what_older_results_lack_is_filled_in(tmp_path):
     path = tmp_path / RESULTS
     path.write_text(json.dumps({"metrics": {"UA": UA}, "before": None, "cost": {"training_seconds": 1.0}}))
-    assert Results.read(path) == Results({"UA": UA}, definition="exact", cost=Cost(training_seconds=1.0))
+    assert Results.read(path) == Results({"UA": UA}, cost=Cost(training_seconds=1.0))
     path.write_text('{"metrics": {"UA": {"value": 1}}, "reference": {"source": "x"}}')
     found = Results.read(path)
     assert (found.definition, found.reference) == ("unknown", ReferenceRecord("x"))

@@ -55,7 +55,7 @@ class Results(Record):
         definition: Name of the definition that the metrics are computed under.
         metrics: Metrics of the model after the run, or of the model that was only measured.
         before: Metrics of the model before the run; empty where nothing was unlearned.
-        curves: Values of every iteration by name: ``step`` and ``value``, or in older files a list of values.
+        curves: Values of every iteration by name: ``step`` and ``value``.
         data: Rows that were cut or left out, by set.
         remark: What the data say that the numbers cannot show; ``None``: nothing.
         provenance: Where the numbers come from: code, versions, hashes of the data, method, seed, steps, weights.
@@ -71,11 +71,6 @@ class Results(Record):
     remark: str | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
     cost: Cost = field(default_factory=Cost)
-
-    def __post_init__(self) -> None:
-        """Take the definition that older files gave with each metric."""
-        if self.definition == Results.definition and self.metrics:
-            self.definition = str(next(iter(self.metrics.values())).get("definition") or self.definition)
 
 
 @dataclass
@@ -187,13 +182,11 @@ class JobRecord(Record):
         key: What its results follow from.
         words: Its command line; empty where it had none.
         seconds: Time that it took.
-        cpu_seconds: CPU time of its process; ``None`` is not known.
     """
 
     key: str
     words: list[str]
     seconds: float
-    cpu_seconds: float | None = None
 
 
 @dataclass
@@ -210,7 +203,6 @@ class FailureRecord(Record):
     error: str
     final: bool
     seconds: float | None = None
-    cpu_seconds: float | None = None
 
 
 @dataclass
