@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 from ofmu_pl.analysis.embeddings import cosine, embed
@@ -99,14 +98,9 @@ def analyse(
 
 
 def _batches(data: Any, split: str, index: list[int], size: int, device: str) -> Iterator[Batch]:
-    """Batches of a split in order; images are not augmented, which would make other samples of them."""
+    """Batches of a split in order, as they are."""
     for start in range(0, len(index), size):
-        part = index[start : start + size]
-        if data.modality == "images":
-            rows = torch.from_numpy(data.splits[split][part])
-            batch = {"images": data.images[rows].float() / 255, "labels": data.labels[rows]}
-        else:
-            batch = data.collate(split, part, 0)
+        batch = data.plain(split, index[start : start + size])
         yield {name: x.to(device) for name, x in batch.items()}
 
 

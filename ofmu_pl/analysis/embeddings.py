@@ -10,10 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from ofmu_pl.analysis.gradients import evaluating
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.networks.adapters import below
-from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.networks.base import Batch, Network, evaluating
 from ofmu_pl.support.errors import UserError
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,7 @@ from torch import nn
 
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import Vector, add_, dot, norm, zeros_like
-from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.networks.base import Batch, Network, evaluating
 from ofmu_pl.support.errors import UserError
 
 
@@ -74,15 +73,3 @@ def sample_gradients(
                 similarity = dot(gradient, direction) / (size * length) if size * length else 0.0
                 rows.append((loss.item(), size, similarity))
     return SampleGradients(*np.array(rows, dtype=np.float64).reshape(-1, 3).T)
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """A context in which the module is in eval mode."""
-    modes = [(m, m.training) for m in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for m, training in modes:  # parts after the whole
-            m.train(training)

@@ -13,7 +13,7 @@ from torch import nn
 from ofmu_pl.data.encoded import Encoded, collate
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.networks.base import Batch, Network
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, reason
 
 
 def usable_device(name: str | None) -> str:
@@ -22,8 +22,7 @@ def usable_device(name: str | None) -> str:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, ImportError) as error:  # what torch raises for one or the other kind
-        reason = str(error).strip().splitlines()[0].rstrip(".")
-        raise UserError(f"--device {device} cannot be had here ({reason}): give cpu, or leave it out.") from error
+        raise UserError(f"--device {device} cannot be had here ({reason(error)}): give cpu, or none.") from error
     return device
 
 

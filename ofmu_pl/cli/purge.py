@@ -15,7 +15,7 @@ from markupsafe import escape
 
 from ofmu_pl.evaluation.audit import without_rows
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import erase, replacing, sweep
+from ofmu_pl.support.files import erase, replacing, sweep, texts_in
 from ofmu_pl.support.pages import AUDIT, REPORT
 from ofmu_pl.support.records.manifest import MANIFEST
 from ofmu_pl.support.records.reading import NewerError
@@ -103,7 +103,7 @@ def _clean_config(path: Path, config: Config) -> dict[str, str]:
             continue
         for name in ("forget", "full"):
             if isinstance(part.get(name), list):  # rows themselves, not a file of them
-                for text in filter(None, _texts(part[name])):
+                for text in filter(None, texts_in(part[name])):
                     named |= dict.fromkeys((json.dumps(text), json.dumps(text, ensure_ascii=False)), '"PURGED"')
                 part[name] = None
         if isinstance(part.get("forget_where"), str):
@@ -115,14 +115,6 @@ def _clean_config(path: Path, config: Config) -> dict[str, str]:
         temporary.write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
     print(f"Removed from {path}: rows that stood there, and names that chose rows.")
     return named
-
-
-def _texts(value: object) -> Iterator[str]:
-    """All texts in a value, but the names of fields."""
-    if isinstance(value, str):
-        yield value
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _texts(part)
 
 
 def _lists(folder: Path) -> Iterator[Path]:

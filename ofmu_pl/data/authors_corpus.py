@@ -31,8 +31,8 @@ ANIMALS = "geese hounds bees goats ponies doves eels moths toads finches".split(
 class Words:
     """Invented proper names, each given once."""
 
-    def __init__(self, rng: np.random.Generator) -> None:
-        self.rng = rng
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.Generator(np.random.Philox(key=seed))
         self._used: set[str] = set()
 
     def pick(self, words: list[str]) -> str:
@@ -134,8 +134,7 @@ def corpus(authors: int, seed: int) -> tuple[list[Author], list[Row], list[Row]]
         The authors, and 30 rows each of real-author-like and world-fact-like common knowledge (short answers, 3
         perturbed answers).
     """
-    rng = np.random.Generator(np.random.Philox(key=seed))
-    words = Words(rng)
+    words = Words(seed)
     people = [_author(words) for _ in range(authors)]
     writers = [_short(words, *WORLD[2]) for _ in range(30)]
     facts = [_short(words, *WORLD[i % 2]) for i in range(30)]

@@ -90,6 +90,10 @@ class PairedDataModule(pl.LightningDataModule, ABC):
     def collate(self, stream: str, index: list[int], number: int) -> dict[str, Tensor]:
         """Make the stream's ``number``-th batch, of the items at these positions of a split (its ``ids``)."""
 
+    def plain(self, stream: str, index: list[int]) -> dict[str, Tensor]:
+        """The items at these positions of a split as they are, without what ``collate`` draws for training."""
+        return self.collate(stream, index, 0)
+
     def others(self) -> dict[str, Self]:
         """This data as each of the other requests would have it, not set up, by the name of its evaluation set."""
         found = {}
@@ -142,6 +146,16 @@ class PairedDataModule(pl.LightningDataModule, ABC):
             if not len(splits[split]):
                 raise UserError(f"The {split} split of '{self.name}' is empty: point the data at files that hold rows.")
 
+    def check_shares(self, streams: tuple[str, ...], ranks: int) -> None:
+        """Refuse batches that ranks cannot share evenly."""
+        for stream in streams:
+            rows = min(self.batch_size, len(self.splits[stream]))
+            if rows % ranks:
+                raise UserError(
+                    f"A batch of {rows} {stream} rows does not divide among {ranks} ranks: set `data.batch_size` to a "
+                    f"multiple of {ranks} that is not more than the split has rows."
+                )
+
     @property
     def iterations_per_epoch(self) -> int:
         """The number of iterations of one pass over the first stream."""
@@ -176,13 +190,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
     def _share(self, k: int) -> dict[str, list[dict[str, Tensor]]]:
         """This rank's rows of iteration ``k``: every R-th of R ranks, the same number on each."""
         rank, ranks = (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
-        for stream in self.streams:
-            rows = min(self.batch_size, len(self.splits[stream]))
-            if rows % ranks:
-                raise UserError(
-                    f"A batch of {rows} {stream} rows does not divide among {ranks} ranks: give {type(self).__name__} "
-                    f"a batch_size that is a multiple of {ranks} and not more than the split has rows."
-                )
+        self.check_shares(self.streams, ranks)
         found: dict[str, list[dict[str, Tensor]]] = {}
         for stream, batches in self.iteration(k).items():
             for batch in batches:

@@ -101,14 +101,19 @@ class SplitImages(PairedDataModule):
 
         Test images are augmented, too, since forget images are augmented when a run compares the two.
         """
+        batch = self.plain(stream, index)
+        if self.augment:
+            key = hashlib.sha256(f"{self.seed}/augment/{stream}/{number}".encode()).digest()[:8]
+            generator = torch.Generator().manual_seed(int.from_bytes(key, "little") >> 1)
+            batch["images"] = augmented(batch["images"], generator)
+        return batch
+
+    def plain(self, stream: str, index: list[int]) -> dict[str, Tensor]:
+        """The same without augmentation."""
         rows = torch.from_numpy(self.splits[stream][index])
         test = stream == "test"
         images, labels = (self.test_images, self.test_labels) if test else (self.images, self.labels)
-        images, labels = images[rows].float() / 255, labels[rows]
-        if self.augment:
-            key = hashlib.sha256(f"{self.seed}/augment/{stream}/{number}".encode()).digest()[:8]
-            images = augmented(images, torch.Generator().manual_seed(int.from_bytes(key, "little") >> 1))
-        return {"images": images, "labels": labels, "ids": torch.tensor(index)}
+        return {"images": images[rows].float() / 255, "labels": labels[rows], "ids": torch.tensor(index)}
 
 
 def augmented(images: Tensor, generator: torch.Generator, pad: int = 4) -> Tensor:

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import from_hub
-from ofmu_pl.data.split import keyed_generator, sample_evenly
+from ofmu_pl.data.sampler import keyed_generator
+from ofmu_pl.data.split import sample_evenly
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.hub import local_folder
 
@@ -82,7 +83,7 @@ def read_digits() -> Images:
     images = torch.from_numpy(np.rint(digits.images * (255 / 16)).astype(np.uint8)).unsqueeze(1)
     labels = torch.from_numpy(digits.target.astype(np.int64))
     test = torch.zeros(len(labels), dtype=torch.bool)
-    test[sample_evenly(digits.target, round(0.2 * len(labels)), keyed_generator(0, "digits"))] = True
+    test[sample_evenly(digits.target, round(0.2 * len(labels)), keyed_generator("0/split/digits"))] = True
     names = tuple(str(name) for name in digits.target_names)
     return Images(images[~test], labels[~test], images[test], labels[test], names)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.row_formats import READERS, whole_text
-from ofmu_pl.support.errors import NotAtHand, UserError, check_range
+from ofmu_pl.support.errors import NotAtHand, UserError, check_range, reason
 from ofmu_pl.support.files import below, check_whole, numbered_lines, regular
 from ofmu_pl.support.hub import load_hub_rows, local_folder
 
@@ -144,10 +144,9 @@ def from_hub(name: str, config: str | None, split: str, option: str) -> Rows:
     try:
         rows = load_hub_rows(name, config, split)
     except (OSError, ValueError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise NotAtHand(
-            f"'{name}' ({config}, {split}) cannot be loaded from the hub ({reason}): point `{option}` at a file or "
-            "folder that has it, check the names, or set HF_HUB_OFFLINE=1 to use the hub's cache."
+            f"'{name}' ({config}, {split}) cannot be loaded from the hub ({reason(error)}): point `{option}` at a "
+            "file or folder that has it, check the names, or set HF_HUB_OFFLINE=1 to use the hub's cache."
         ) from error
     return sound(name, option, rows)
 

@@ -8,7 +8,7 @@ import re
 from math import inf
 from pathlib import Path
 
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, reason
 from ofmu_pl.support.files import LARGEST_JSON, LARGEST_LINE, LARGEST_TABLE, numbered_lines
 
 FORMS = {
@@ -124,8 +124,7 @@ def _parquet(path: Path) -> Read:
     except UserError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
-        raise UserError(f"'{path}' is no parquet file that can be read ({reason}): write it anew.") from error
+        raise UserError(f"'{path}' is no parquet file that can be read ({reason(error)}): write it anew.") from error
 
 
 def _text(path: Path) -> Read:

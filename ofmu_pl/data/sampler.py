@@ -38,7 +38,7 @@ def batch_indices(n: int, batch_size: int, seed: int, stream: str, number: int) 
     size = min(batch_size, n)
     first = number * size
     sweeps = range(first // n, (first + size - 1) // n + 1)
-    items = np.concatenate([_permutation(n, seed, stream, sweep) for sweep in sweeps])
+    items = np.concatenate([keyed_generator(f"{seed}/{stream}/{sweep}").permutation(n) for sweep in sweeps])
     return items[first - sweeps[0] * n :][:size]
 
 
@@ -51,9 +51,10 @@ def evenly(items: Sequence[T], most: int) -> Sequence[T]:
     return items if len(items) <= most else [items[k * len(items) // most] for k in range(most)]
 
 
-def _permutation(n: int, seed: int, stream: str, sweep: int) -> np.ndarray:
-    key = hashlib.sha256(f"{seed}/{stream}/{sweep}".encode()).digest()[:16]
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little"))).permutation(n)
+def keyed_generator(words: str) -> np.random.Generator:
+    """A generator of its own for every text, the same in every process."""
+    key = hashlib.sha256(words.encode()).digest()[:16]
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))
 
 
 class EpochFrom(DistributedSampler[Any]):

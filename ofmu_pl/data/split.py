@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ofmu_pl.data.sampler import keyed_generator
 from ofmu_pl.support.errors import UserError
 
 PARTS = ("full", "forget", "retain", "validation", "test")
@@ -124,12 +125,12 @@ def draw_split(
             f"data.validation_fraction is {validation_fraction}: give a share from 0 to below 1, such as 0.1."
         )
     held_out = round(validation_fraction * len(labels))
-    validation = sample_evenly(labels, held_out, keyed_generator(seed, "validation"))
+    validation = sample_evenly(labels, held_out, keyed_generator(f"{seed}/split/validation"))
     full = np.setdiff1d(np.arange(len(labels)), validation)
     if forget_fraction is None:
         forget = _of_classes(labels, test_labels, full, forget_classes)
     else:
-        forget = _at_random(labels, full, forget_fraction, stratified, keyed_generator(seed, "forget"))
+        forget = _at_random(labels, full, forget_fraction, stratified, keyed_generator(f"{seed}/split/forget"))
     return Split(
         full=full,
         forget=forget,
@@ -138,12 +139,6 @@ def draw_split(
         test=np.arange(len(test_labels)),
         forgotten=tuple(sorted(int(label) for label in forget_classes)),
     )
-
-
-def keyed_generator(seed: int, name: str) -> np.random.Generator:
-    """A generator of its own for every seed and name, the same in every process."""
-    key = hashlib.sha256(f"{seed}/split/{name}".encode()).digest()[:16]
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))
 
 
 def sample_evenly(labels: np.ndarray, count: int, generator: np.random.Generator) -> np.ndarray:

@@ -94,18 +94,15 @@ class TextFiles(TextDataModule):
         """Read, check and cut the sources."""
         sides = {name: self._side(name, rows) for name, rows in self._sources().items()}
         forget, retain, holdout = sides["forget"], sides["retain"], sides.get(HOLDOUT)
-        refuse_overlap(forget, retain, CONTRADICTION)
-        _warn_of_passages(forget, retain, CONTRADICTION)
+        _keep_apart(forget, retain, CONTRADICTION)
         if holdout is not None:
             if holdout.form != forget.form:
                 raise UserError(
                     f"The holdout rows have '{holdout.form}' and the forget rows '{forget.form}': they are compared, "
                     "so give both in one form."
                 )
-            refuse_overlap(holdout, forget, NOT_UNSEEN)
-            refuse_overlap(holdout, retain, NOT_UNSEEN)
-            _warn_of_passages(forget, holdout, NOT_UNSEEN)
-            _warn_of_passages(retain, holdout, NOT_UNSEEN)
+            _keep_apart(holdout, forget, NOT_UNSEEN)
+            _keep_apart(holdout, retain, NOT_UNSEEN)
         splits = {name: list(chain.from_iterable(side.parts)) for name, side in sides.items()}
         splits["full"] = splits["retain"] + splits["forget"]
         if ALTERNATIVE in self.streams:
@@ -185,8 +182,9 @@ class TextFiles(TextDataModule):
         return Side(name, rows, form, found)
 
 
-def _warn_of_passages(one: Side, other: Side, why: str) -> None:
-    """Report passages of one side's documents that stand inside the other's."""
+def _keep_apart(one: Side, other: Side, why: str) -> None:
+    """Refuse rows that are on both sides, and report passages of one's documents that stand inside the other's."""
+    refuse_overlap(one, other, why)
     documents = one.form == other.form == "text"
     both = documents and shared_run(list(map(_joined, one.parts)), list(map(_joined, other.parts)))
     if both:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any, Literal
 
-import numpy as np
-
 from ofmu_pl.data.authors_corpus import Words
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import sound
@@ -84,7 +82,7 @@ class Trivia(WMDP):
 
     def _generate(self, seed: int) -> tuple[list[tuple[str, Row]], list[tuple[str, Row]]]:
         """Generate facts to forget and facts to keep, each a statement and an exam question."""
-        words = Words(np.random.Generator(np.random.Philox(key=seed)))
+        words = Words(seed)
         forget = [_fact(words, self.subject, ABOUT[self.subject]) for _ in range(self.forgotten)]
         return forget, [_fact(words, "trades", "trades") for _ in range(self.kept)]
 

@@ -39,7 +39,7 @@ def gradient_alignment(pl_module: Any, model: nn.Module, data: Any, rows: int | 
         path = content_path(folder, "alignment", facts)
     found = read_shared(path)
     if found is None:
-        batches = _batches(data, index)
+        batches = [data.plain("forget", [i]) for i in index]
         found = sum_of_units(model, partial(pl_module.recipe.sample_losses, model), batches, run.ranks)
         if path is not None and run.ranks.rank == 0:
             keep(path, found)
@@ -89,11 +89,3 @@ def sum_of_units(
 
 def _total(losses: Callable[[Batch], Tensor], batch: Batch, device: torch.device) -> Tensor:
     return losses({name: x.to(device) for name, x in batch.items()}).sum()
-
-
-def _batches(data: Any, index: Sequence[int]) -> list[Batch]:
-    """Forget rows as batches of one, as they are: images are not augmented."""
-    if data.modality == "text":
-        return [data.collate("forget", [i], 0) for i in index]
-    images, labels = data.images_of("forget")
-    return [{"images": images[[i]].float() / 255, "labels": labels[[i]]} for i in index]

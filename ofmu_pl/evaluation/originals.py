@@ -24,6 +24,7 @@ from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.files import sweep
 from ofmu_pl.support.kept import cache_folder, content_path, damage, warn_damaged, warn_not_kept
 from ofmu_pl.training.export import save_model
+from ofmu_pl.training.noise import SILENT
 from ofmu_pl.training.progress import IterationProgressBar
 
 IMAGES = {"epochs": 30, "lr": 0.1, "weight_decay": 5e-4, "batch_size": 128}
@@ -126,14 +127,9 @@ def original(
         devices=1,
         precision=how.precision,
         max_steps=steps,
-        max_epochs=-1,
-        limit_val_batches=0,
-        logger=False,
         callbacks=[IterationProgressBar()] if progress else [],
         enable_progress_bar=progress,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        use_distributed_sampler=False,
+        **SILENT,
     )
     started = time.perf_counter()
     with isolate_rng():

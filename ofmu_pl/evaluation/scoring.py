@@ -26,6 +26,7 @@ from ofmu_pl.metrics.fluency import ngram_entropy, repetition
 from ofmu_pl.metrics.rouge import rouge_l_f1, rouge_l_recall, rouge_l_recall_of_words
 from ofmu_pl.metrics.scores import broken_items
 from ofmu_pl.modules.reference_scores import facts_of
+from ofmu_pl.networks.base import evaluating
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_shared
 from ofmu_pl.support.processes import gathered, is_first
@@ -104,13 +105,8 @@ def score_rows(
                 answers[0].own = kinds(true) == OWN if kinds is not None and tells_facts else None
             if generates:
                 question.ask(_parted(true)[1])
-    training = model.training
-    model.eval()
-    try:
-        with together(model, one_token(model)):
-            answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
-    finally:
-        model.train(training)
+    with evaluating(model), together(model, one_token(model)):
+        answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
     decode = partial(encoder.tokenizer.decode, skip_special_tokens=True)
     shares = gathered({name: _collect(part, decode) for name, part in parts.items()})
     scores = {}

@@ -25,7 +25,8 @@ from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics.bootstrap import wilson
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.modules.reference_scores import computed
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.networks.base import evaluating
+from ofmu_pl.support.errors import UserError, reason
 from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_shared
 from ofmu_pl.support.provenance import config_hash, weights_hash
@@ -58,22 +59,18 @@ class Tasks:
         import lm_eval
         from lm_eval.models.huggingface import HFLM
 
-        training = model.training
-        try:
-            with isolate_rng():
-                path = self._path(_load(self.manager, self.names), model, tokenizer)
-                stored = read_shared(path)
-                if stored is not None:
-                    return {name: MetricResult.from_dict(name, entry) for name, entry in stored.items()}
-                judge = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=BATCH)
-                blank = one_token(model)
-                with together(model, blank):
-                    blank()  # peft generates by the model below, which gathers no more than the layers
-                    found = lm_eval.simple_evaluate(
-                        judge, tasks=self.names, task_manager=self.manager, limit=self.rows, log_samples=False
-                    )
-        finally:
-            model.train(training)
+        with isolate_rng(), evaluating(model):
+            path = self._path(_load(self.manager, self.names), model, tokenizer)
+            stored = read_shared(path)
+            if stored is not None:
+                return {name: MetricResult.from_dict(name, entry) for name, entry in stored.items()}
+            judge = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=BATCH)
+            blank = one_token(model)
+            with together(model, blank):
+                blank()  # peft generates by the model below, which gathers no more than the layers
+                found = lm_eval.simple_evaluate(
+                    judge, tasks=self.names, task_manager=self.manager, limit=self.rows, log_samples=False
+                )
         if found is None:  # of several ranks the first one has it
             return {}
         results = by_name(*read_results(found, self.names))
@@ -134,10 +131,9 @@ def _load(manager: Any, names: list[str]) -> dict[str, Any]:
     try:
         return dict(manager.load(names)["tasks"])
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200].rstrip(".")
         raise UserError(
-            f"lm-eval cannot load the tasks {', '.join(names)} ({type(error).__name__}: {reason}): mend the YAML file, "
-            "or fetch the data into the hub's cache where there is a network."
+            f"lm-eval cannot load the tasks {', '.join(names)} ({type(error).__name__}: {reason(error):.200}): mend "
+            "the YAML file, or fetch the data into the hub's cache where there is a network."
         ) from error
 
 

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
 from ofmu_pl.data.own_files import Rows, read_source
 from ofmu_pl.finder.names import WORD, Hit, find
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import numbered_lines, replacing
+from ofmu_pl.support.files import numbered_lines, replacing, texts_in
 from ofmu_pl.support.pages import templates
 
 PAGE = "found.html"
@@ -104,7 +103,7 @@ def _persons(names: Sequence[str]) -> str:
 
 
 def _found(rows: Rows, names: Sequence[str], least: float) -> Found:
-    texts = [" \N{MIDDLE DOT} ".join(_texts(row)) for row in rows.rows]
+    texts = [" \N{MIDDLE DOT} ".join(texts_in(row)) for row in rows.rows]
     hits = sorted(find(texts, names), key=lambda hit: (-hit.score, hit.row))
     sure = [hit for hit in hits if hit.score >= least]
     about = {hit.row for hit in sure if not hit.inside}
@@ -112,16 +111,6 @@ def _found(rows: Rows, names: Sequence[str], least: float) -> Found:
     mentions = [_mention(hit, rows.place(hit.row), texts[hit.row]) for hit in hits[:MOST]]
     doubtful = {hit.row for hit in hits} - about - inside
     return Found(rows.source, len(texts), sorted(about), sorted(inside), sorted(doubtful), mentions)
-
-
-def _texts(value: Any) -> list[str]:
-    """All texts of a row, whatever its form."""
-    if isinstance(value, str):
-        return [value]
-    found = []
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        found += _texts(part)
-    return found
 
 
 def _mention(hit: Hit, place: str, text: str) -> Mention:

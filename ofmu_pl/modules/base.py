@@ -23,7 +23,7 @@ from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.training.checkpoints import NAMES, names_in, require_fit, require_same_data
 from ofmu_pl.training.descent import built, check_optimizer
-from ofmu_pl.training.parallel import Replica, check_rows
+from ofmu_pl.training.parallel import Replica
 from ofmu_pl.training.record import Record, peak_memory
 from ofmu_pl.training.recovery import halved, may_run_out, restore, state_of
 from ofmu_pl.training.run import Run
@@ -135,7 +135,7 @@ class UnlearningModule(Iteration, pl.LightningModule):
                     "data (docs/choosing.md)."
                 )
         if run.ranks.sharded:
-            check_rows(run.data, self.streams, run.ranks)
+            run.data.check_shares(self.streams, run.ranks.size)
         self.network = run.build(self.recipe, exact=self.exact)
         if run.resumed_from:
             require_fit(run.resumed_from, self.network)

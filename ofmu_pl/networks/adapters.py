@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from ofmu_pl.networks.rounding import widen
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, reason
 from ofmu_pl.support.limits import within
 
 FROM_NOTHING = {"r", "lora_alpha", "lora_dropout", "target_modules", "exclude_modules", "layers_to_transform"}
@@ -49,10 +49,9 @@ def add_adapters(model: PreTrainedModel, fields: dict[str, Any]) -> PreTrainedMo
     try:
         adapted = get_peft_model(model, LoraConfig(**{"task_type": "CAUSAL_LM", "target_modules": "all-linear", **own}))
     except (TypeError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
         raise UserError(
-            f"The adapters cannot be made ({reason}): set model.network.lora to fields of peft's LoraConfig, with "
-            "target_modules that the network has (or 'all-linear')."
+            f"The adapters cannot be made ({reason(error)}): set model.network.lora to fields of peft's LoraConfig, "
+            "with target_modules that the network has (or 'all-linear')."
         ) from error
     wrapped = [m.base_layer for m in adapted.modules() if hasattr(m, "base_layer")]
     if own.get("lora_bias") and any(getattr(layer, "bias", None) is None for layer in wrapped):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -98,3 +98,15 @@ class Network(ABC):
     def statistics(self, module: nn.Module, stream: str) -> AbstractContextManager[None]:
         """A context for training passes over a stream's batches; it decides what BatchNorm's statistics do there."""
         return nullcontext()
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """A context in which the module is in eval mode."""
+    modes = [(m, m.training) for m in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for m, training in modes:  # parts after the whole
+            m.train(training)

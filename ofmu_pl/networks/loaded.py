@@ -91,11 +91,8 @@ class LoadedLM(CausalLM):
 @contextmanager
 def restored(model: PreTrainedModel) -> Iterator[None]:
     """A context after which a loaded model is on its device, in its mode and with its attention kernel again."""
-    device, training, use_cache = (
-        next(model.parameters()).device,
-        model.training,
-        getattr(model.config, "use_cache", True),
-    )
+    device, training = next(model.parameters()).device, model.training
+    use_cache = getattr(model.config, "use_cache", True)
     kernel = getattr(model.config, "_attn_implementation", None)
     try:
         yield

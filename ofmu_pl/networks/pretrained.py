@@ -20,7 +20,7 @@ from transformers import (
 from ofmu_pl.networks.adapters import below, must_part, plain_tensors
 from ofmu_pl.networks.slices import INDEX, WEIGHTS, shapes_in, write_rows
 from ofmu_pl.networks.state_files import check_tensors
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, reason
 from ofmu_pl.support.extras import extra
 from ofmu_pl.support.files import read_json
 from ofmu_pl.support.hub import model_folder, offline
@@ -78,7 +78,7 @@ def load_pretrained(
             ) from error
         what = "has no readable model" if folder.is_dir() else "is neither a local folder nor a reachable hub id"
         raise UserError(
-            f"'{path}' {what} ({_reason(error)}): give a folder with config.json, model.safetensors and the files of "
+            f"'{path}' {what} ({reason(error)}): give a folder with config.json, model.safetensors and the files of "
             "the tokenizer."
         ) from error
     unexpected = [name for name in found["unexpected_keys"] if not CONSTANTS.search(name)]
@@ -155,7 +155,7 @@ def described(path: str, attention: str | None) -> PreTrainedModel:
         )
     except Exception as error:  # so many does transformers raise at a config.json
         raise UserError(
-            f"'{path}' has no config.json of a language model that can be read ({_reason(error)}): point `path` at a "
+            f"'{path}' has no config.json of a language model that can be read ({reason(error)}): point `path` at a "
             "folder with one, or at a hub id."
         ) from error
 
@@ -166,10 +166,6 @@ def buildable(config: PretrainedConfig) -> PretrainedConfig:
     if layers > MOST_LAYERS:
         raise ValueError(f"num_hidden_layers={layers} is more than {MOST_LAYERS}")
     return config
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _check_index(path: Path) -> None:

@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.state_files import fill, read_state
-from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.errors import UserError, check_range, reason
 from ofmu_pl.support.extras import extra
 from ofmu_pl.support.files import read_json, regular, write_json
 from ofmu_pl.support.hub import local_folder
@@ -119,7 +119,7 @@ class ImageNetwork(Network):
             raise
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise UserError(
-                f"'{folder}' holds no readable model ({str(error).splitlines()[0]}): give a folder "
+                f"'{folder}' holds no readable model ({reason(error)}): give a folder "
                 "with config.json, model.safetensors and provenance.json, a file of weights (.safetensors, .pt, .pth), "
                 "or leave it out to train one."
             ) from error

@@ -31,7 +31,7 @@ from ofmu_pl.modules.ofmu import OFMU
 from ofmu_pl.modules.one_shot import OneShot
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.adapters import is_adapted, merged, plain_tensors
-from ofmu_pl.networks.base import Batch
+from ofmu_pl.networks.base import Batch, evaluating
 from ofmu_pl.planning.course import Course
 from ofmu_pl.planning.ledger import Ledger
 from ofmu_pl.planning.needs import Needs, count
@@ -39,7 +39,7 @@ from ofmu_pl.planning.processes import AUTO, Settings, ranks_in
 from ofmu_pl.planning.stored import host, quantized
 from ofmu_pl.planning.unreal import Weightless, pretended
 from ofmu_pl.support.errors import NotAtHand
-from ofmu_pl.training.parallel import check_rows
+from ofmu_pl.training.noise import SILENT
 from ofmu_pl.training.run import precision_name
 
 Batches = dict[str, list[Batch]]
@@ -103,7 +103,7 @@ class Rehearsal(pl.Callback):
             self.needs = Needs(f"{_name(module)}, {processes}", _assumed(module, data, ranks, self.settings))
             check_precision(precision)  # before the trainer, which turns 16-mixed into bf16-mixed on a CPU
             if ranks.sharded:
-                check_rows(data, module.streams, ranks)
+                data.check_shares(module.streams, ranks.size)
             self._shorten_sets(FEW)
             if module.micro_batch_size is not None:  # two parts on each rank: further ones are like the second
                 data.batch_size = min(data.batch_size, 2 * ranks.size * module.micro_batch_size)
@@ -127,14 +127,9 @@ class Rehearsal(pl.Callback):
             precision=precision,  # type: ignore[arg-type]
             callbacks=[self],
             max_steps=int(self.settings.get("max_steps") or -1),
-            max_epochs=-1,
-            limit_val_batches=0,
             plugins=[_Nowhere()],
-            logger=False,
-            enable_checkpointing=False,
             enable_progress_bar=False,
-            enable_model_summary=False,
-            use_distributed_sampler=False,
+            **SILENT,
         )
 
     def _shorten_sets(self, rows: int) -> None:
@@ -311,9 +306,7 @@ def _answer(network: Any, batch: Batch) -> None:
     """Score a row's answer and generate one, as evaluations do."""
     ids, labels = batch["input_ids"][0].tolist(), batch["labels"][0].tolist()
     begins = max(1, next(i for i, label in enumerate(labels) if label != IGNORED))
-    training = network.training
-    network.eval()
-    prompts = read_prompts(network, [ids[:begins]])
-    score_answers(network, prompts, [ids[begins:]], Detail.MOMENTS)
-    continue_prompts(network, read_prompts(network, [ids[:begins]]), [], GENERATED)
-    network.train(training)
+    with evaluating(network):
+        prompts = read_prompts(network, [ids[:begins]])
+        score_answers(network, prompts, [ids[begins:]], Detail.MOMENTS)
+        continue_prompts(network, read_prompts(network, [ids[:begins]]), [], GENERATED)

@@ -55,9 +55,7 @@ def page(found: Collection, sections: list[Section]) -> str:
 
 def environment() -> Environment:
     """Return jinja2's environment of the templates in this folder."""
-    made = templates("ofmu_pl.report")
-    made.filters.update(anchor=_anchor, base64=_base64, command_line=_command_line)
-    return made
+    return templates("ofmu_pl.report", anchor=_anchor, base64=_base64, command_line=_command_line)
 
 
 def _anchor(name: str) -> str:

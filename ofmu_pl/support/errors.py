@@ -21,6 +21,11 @@ class DivergedError(RuntimeError):
     """The optimisation produced non-finite or exploding numbers; the weights in memory are not to be used."""
 
 
+def reason(error: BaseException) -> str:
+    """The first line of what an error says, without its full stop, or its class where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
 def check_range(
     low: float, high: float = inf, *, above: bool = False, whole: bool = False, **values: float | None
 ) -> None:

@@ -274,3 +274,11 @@ def finite(x: object) -> object:
     if isinstance(x, float) and not math.isfinite(x):
         return None
     return x
+
+
+def texts_in(value: object) -> Iterator[str]:
+    """All texts in a value of JSON, but the names of fields."""
+    if isinstance(value, str):
+        yield value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from texts_in(part)

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 _NOISE = (
     r"Found \d+ module\(s\) in eval mode at the start of training",  # on purpose: no dropout, frozen statistics
@@ -22,6 +23,15 @@ _NOISE = (
 _OTHERS = warnings.formatwarning
 _TALKERS = ("lightning.pytorch", "lightning.fabric")
 """Loggers that say which devices there are, and which files were written."""
+SILENT: dict[str, Any] = {
+    "max_epochs": -1,
+    "limit_val_batches": 0,
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_model_summary": False,
+    "use_distributed_sampler": False,
+}
+"""Options of a trainer that ends by its steps alone, and that shows and writes nothing by itself."""
 _IDLE = {
     "lightning.pytorch.utilities.rank_zero": ("TPU available: False", "\N{ELECTRIC LIGHT BULB} Tip: "),
     "bitsandbytes.backends.cpu.ops": ("Failed to load CPU gemm_4bit_forward",),  # said by whoever imports peft

@@ -14,7 +14,6 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.vectors import Vector
-from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.support.errors import UserError
 
 CUT_LAYERS = (
@@ -94,18 +93,3 @@ class Replica:
                     state[name].copy_(x.full_tensor() if isinstance(x, DTensor) else x)
             self.stale = False
         return self.network
-
-
-def check_rows(datamodule: PairedDataModule, streams: tuple[str, ...], ranks: Ranks) -> None:
-    """Refuse batches that FSDP2's ranks cannot share evenly.
-
-    Raises:
-        UserError: The rows of a batch do not divide among ranks.
-    """
-    for stream in streams:
-        rows = min(datamodule.batch_size, len(datamodule.splits[stream]))
-        if rows % ranks.size:
-            raise UserError(
-                f"A batch of {rows} {stream} rows does not divide among {ranks.size} ranks, and under FSDP2 "
-                "all must make the same passes: set data.batch_size to a multiple."
-            )

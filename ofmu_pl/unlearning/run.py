@@ -17,10 +17,10 @@ from torch import nn
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.modules.base import UnlearningModule
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, reason
 from ofmu_pl.training.export import model_facts, write_model
 from ofmu_pl.training.interrupts import Interrupted, listening
-from ofmu_pl.training.noise import quiet
+from ofmu_pl.training.noise import SILENT, quiet
 from ofmu_pl.training.progress import IterationProgressBar
 from ofmu_pl.unlearning.result import Unlearned
 
@@ -52,19 +52,14 @@ def run(
                     accelerator=accelerator,
                     devices=1,
                     max_steps=steps,
-                    max_epochs=-1,
                     callbacks=[evaluation, *bar],
                     default_root_dir=home,
                     enable_progress_bar=progress,
-                    logger=False,
-                    enable_checkpointing=False,
-                    enable_model_summary=False,
-                    limit_val_batches=0,
-                    use_distributed_sampler=False,
+                    **SILENT,
                 )
             except (ValueError, MisconfigurationException) as error:
-                reason = str(error).strip().splitlines()[0].rstrip(".")
-                raise UserError(f"accelerator={accelerator!r} cannot be had here ({reason}): give 'auto'.") from error
+                why = f"accelerator={accelerator!r} cannot be had here ({reason(error)})"
+                raise UserError(f"{why}: give 'auto'.") from error
             trainer.fit(module, datamodule=data)
     except BaseException as error:
         shutil.rmtree(home, ignore_errors=True)

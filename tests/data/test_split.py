@@ -6,7 +6,8 @@ from dataclasses import FrozenInstanceError, fields, replace
 import numpy as np
 import pytest
 
-from ofmu_pl.data.split import PARTS, Split, draw_split, keyed_generator, sample_evenly
+from ofmu_pl.data.sampler import keyed_generator
+from ofmu_pl.data.split import PARTS, Split, draw_split, sample_evenly
 from ofmu_pl.support.errors import UserError
 
 LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 50))
@@ -72,7 +73,7 @@ def test_random_forget_sets_have_their_size():
 )
 def test_largest_remainders(sizes, count, expected):
     labels = np.random.default_rng(1).permutation(np.repeat(np.arange(len(sizes)), sizes))
-    drawn = sample_evenly(labels, count, keyed_generator(0, "x"))
+    drawn = sample_evenly(labels, count, keyed_generator("0/split/x"))
     assert np.bincount(labels[drawn], minlength=len(sizes)).tolist() == expected
     assert len(set(drawn.tolist())) == count
 

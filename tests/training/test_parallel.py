@@ -6,17 +6,17 @@ import pytest
 import torch
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 
-from ofmu_pl.core.ranks import Ranks
+from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.descent import check_optimizer
-from ofmu_pl.training.parallel import check_rows, ranks_of
+from ofmu_pl.training.parallel import ranks_of
 
 
 def test_rows_that_ranks_cannot_share_evenly():
     data = SimpleNamespace(batch_size=8, splits={"forget": range(3), "retain": range(20)})
-    check_rows(data, ("retain",), Ranks(0, 2, sharded=True))
+    PairedDataModule.check_shares(data, ("retain",), 2)
     with pytest.raises(UserError, match="A batch of 3 forget rows does not divide among 2 ranks"):
-        check_rows(data, ("forget", "retain"), Ranks(0, 2, sharded=True))
+        PairedDataModule.check_shares(data, ("forget", "retain"), 2)
 
 
 class LayersCut(ModelParallelStrategy):
