@@ -64,8 +64,7 @@ def unlearning_difficulty(norms: np.ndarray, similarities: np.ndarray, losses: n
     if not np.isfinite(terms).all():
         broken = int((~np.isfinite(terms)).any(axis=0).sum())
         raise UserError(
-            f"{broken} of {terms.shape[1]} samples have a loss or gradient that is not finite, so no difficulty: give "
-            "a sound checkpoint."
+            f"{broken} of {terms.shape[1]} samples have a loss or gradient that is not finite: give a sound checkpoint."
         )
     return UDI(np.ones(3) @ terms, *terms)
 

@@ -29,8 +29,7 @@ def question_rows(subject: Subject, split: str, most: int | None) -> list[Row]:
     rows = subject.data.splits[split]
     if "question" not in rows[0]:
         raise UserError(
-            f"The rows of '{subject.data.name}' are no questions, so there is nothing to ask: take attacks that need "
-            "none, for example Quantise."
+            f"The rows of '{subject.data.name}' are no questions: take attacks that ask none, such as Quantise."
         )
     turns = list(chain.from_iterable(map(turns_of, rows)))
     return list(evenly(turns, most or len(turns)))

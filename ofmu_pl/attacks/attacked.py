@@ -82,8 +82,7 @@ def runs_below(folders: list[Path]) -> list[Path]:
         inside = list(_finished(folder))
         if not inside:
             raise UserError(
-                f"There is no run below '{folder}' that unlearned and has finished ({RESULTS} and its model): give "
-                "another folder."
+                f"There is no finished run that unlearned below '{folder}' ({RESULTS} and its model): give another."
             )
         found |= dict.fromkeys(inside)
     return list(found)

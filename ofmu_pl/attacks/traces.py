@@ -53,8 +53,7 @@ class Traces(Attack):
         """Ask both models, and fit and test the classifier; nothing is drawn by the seed."""
         if RETRAINED not in subject.others:
             raise UserError(
-                f"The attack '{self.name}' needs the retrained model, and there is none at hand: give it, or take the "
-                "attack out of the list."
+                f"The attack '{self.name}' needs the retrained model: give it, or take the attack out of the list."
             )
         other = SECOND if subject.recipe is subject.others[RETRAINED] else RETRAINED
         rows = question_rows(subject, "retain", self.rows)

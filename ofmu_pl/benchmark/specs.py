@@ -105,8 +105,7 @@ def check_files(bases: Iterable[str | list[str]], methods: Iterable[Method], who
         for path in files(base):
             if not Path(expanded(path)).is_file():
                 raise UserError(
-                    f"The configuration '{path}' of {whose} does not exist: run from the project's root, or mend its "
-                    "name."
+                    f"The configuration '{path}' of {whose} does not exist: run from the project's root, or mend it."
                 )
 
 
@@ -121,8 +120,7 @@ def check(experiments: dict[str, Planned], folder: Path) -> None:
         seeds = [*e.seeds, e.search_seed]
         if len(set(seeds)) < len(seeds) or not e.seeds:
             raise UserError(
-                f"seeds {e.seeds} and search_seed {e.search_seed} of '{name}' must be given and all differ: each is a "
-                "sample of its own."
+                f"seeds {e.seeds} and search_seed {e.search_seed} of '{name}' must be given and all differ."
             )
         taken = (PREPARED, SEARCH, ANALYSIS, ATTACKS, MANIFEST, REPORT)
         check_names([name, *e.methods, *e.scenarios, *e.prepare], folder, taken)

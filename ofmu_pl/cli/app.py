@@ -119,8 +119,7 @@ class UnlearningCLI(LightningCLI):
                 tried = self.trainer.fast_dev_run or not self.trainer.is_global_zero  # type: ignore[attr-defined]
                 if not (tried or (start.folder / RESULTS).is_file()):
                     raise UserError(
-                        "The run ended before its first iteration, so nothing was measured: raise trainer.max_time or "
-                        "trainer.max_epochs."
+                        "The run ended before its first iteration: raise trainer.max_time or trainer.max_epochs."
                     )
                 point_latest(start.folder)
 

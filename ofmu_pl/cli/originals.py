@@ -24,8 +24,7 @@ def begin_from_base(config: Namespace) -> None:
     arguments = config["model"]["init_args"]["network"]["init_args"]
     if arguments.get("config") is not None:
         raise UserError(
-            "original.base names the weights that training begins from, and model.network.config makes random ones: "
-            "leave one of the two out."
+            "original.base names weights to begin from, model.network.config random ones: leave one of the two out."
         )
     if arguments.get("path") is None:
         arguments["path"] = base

@@ -174,8 +174,7 @@ def read_file(path: Path, option: str) -> Rows:
     read = READERS.get(path.suffix.lower())
     if read is None:
         raise UserError(
-            f"'{path}' is of a kind that is not read: give `{option}` one of {', '.join(READERS)}, or a folder of .txt "
-            "files."
+            f"'{path}' is of a kind that is not read: give `{option}` a folder of texts, or {', '.join(READERS)}."
         )
     return sound(str(path), option, *read(path))
 

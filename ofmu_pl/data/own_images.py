@@ -140,8 +140,7 @@ def as_pixels(picture: object, channels: int, size: tuple[int, int] | None, plac
         values = np.asarray(image)
         if not (values.min() >= 0 and values.max() <= 255):  # NaN too
             raise UserError(
-                f"{place} has values from {values.min():g} to {values.max():g}, of which 8 bits hold 0 to 255: convert "
-                "it to 8 bits."
+                f"{place} has values from {values.min():g} to {values.max():g}, not 0 to 255: convert it to 8 bits."
             )
     image = image.convert("RGB" if channels == 3 else "L")
     if size is not None:
@@ -162,8 +161,7 @@ def check_parts(parts: dict[str, list[Picture]], names: Sequence[str]) -> None:
             if pixels.shape != first.shape:
                 sides = ["{2} x {1}".format(*x.shape) for x in (pixels, first)]
                 raise UserError(
-                    f"{place} is {sides[0]} pixels wide and high, {first_place} {sides[1]}: set `data.size`, to which "
-                    "all are resized."
+                    f"{place} is {sides[0]} pixels wide and high, {first_place} {sides[1]}: set `data.size` for all."
                 )
             if not 0 <= label < len(names):
                 raise UserError(f"The class of {place} is {label}: give whole numbers from 0 to {len(names) - 1}.")

@@ -98,8 +98,7 @@ class TextFiles(TextDataModule):
         if holdout is not None:
             if holdout.form != forget.form:
                 raise UserError(
-                    f"The holdout rows have '{holdout.form}' and the forget rows '{forget.form}': they are compared, "
-                    "so give both in one form."
+                    f"The holdout rows have '{holdout.form}', the forget rows '{forget.form}': give both in one form."
                 )
             _keep_apart(holdout, forget, NOT_UNSEEN)
             _keep_apart(holdout, retain, NOT_UNSEEN)

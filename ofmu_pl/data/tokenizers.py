@@ -136,8 +136,7 @@ def refuse_other_tokens(kind: str, source: str, encoder: Any, template: bool = T
     else:
         return
     raise UserError(
-        f"The {kind} '{source}' has another {differs} than this run, whose tokens it would misread: give a model that "
-        "was trained with the same one."
+        f"The {kind} '{source}' has another {differs} than this run: give a model that was trained with the same one."
     )
 
 

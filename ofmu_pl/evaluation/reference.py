@@ -183,8 +183,7 @@ def _check_texts(path: Path, entries: dict[str, dict[str, str]], datamodule: Tex
     if not _same(path, entries["0"]["input"], prompt):
         begins = f"'{_squeezed(entries['0']['input'])[:60]}', here '{_squeezed(prompt)[:60]}'"
         raise UserError(
-            f"The reference '{path}' was made with another prompt template ({begins}): use the same tokenizer, system "
-            "prompt and date for both."
+            f"The reference '{path}' has another prompt template ({begins}): use one tokenizer, system prompt and date."
         )
 
 

@@ -131,8 +131,7 @@ class UnlearningModule(Iteration, pl.LightningModule):
         for what, wanted in ((type(self).__name__, self.modality), (type(self.recipe).__name__, self.recipe.modality)):
             if wanted not in (None, given):
                 raise UserError(
-                    f"{what} is for {wanted}, and '{run.data.name}' holds {given}: choose another method, network or "
-                    "data (docs/choosing.md)."
+                    f"{what} is for {wanted}, and '{run.data.name}' holds {given}: choose another (docs/choosing.md)."
                 )
         if run.ranks.sharded:
             run.data.check_shares(self.streams, run.ranks.size)

@@ -28,10 +28,7 @@ class UNDIAL(TwoTerms):
         ('forget',)
     """
 
-    in_words = (
-        "The model was trained to imitate itself as it was, with the right words of the forgotten answers "
-        "made less likely."
-    )
+    in_words = "The model was trained to imitate itself with the right words of the forgotten answers made less likely."
     frozen_in_forget_term = True
 
     def __init__(self, network: Network, beta: float = 10.0, alpha: float = 0.0, **kwargs: Any) -> None:

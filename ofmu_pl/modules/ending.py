@@ -82,8 +82,7 @@ class Ending:
     def __init__(self, stop_at: str | None, max_harm: float | None, keep: Literal["last", "best"]) -> None:
         if stop_at not in (None, "holdout") or keep not in ("last", "best"):
             raise UserError(
-                f"There is no model.stop_at {stop_at} or model.keep {keep}: stop_at can be holdout or null, keep last "
-                "or best."
+                f"There is no model.stop_at {stop_at} or model.keep {keep}: give holdout or null, and last or best."
             )
         check_range(0, above=True, max_harm=max_harm)
         self.stop_at, self.max_harm, self.keep = stop_at, max_harm, keep
@@ -110,8 +109,7 @@ class Ending:
         data, needed = method.run.data, self.keep == "best" or (self.stop_at and not method.compares)
         if needed and data.never_seen is None:
             raise UserError(
-                f"{data.why_no_never_seen}, and model.stop_at and model.keep compare forget rows with such rows: give "
-                "some, or leave both out."
+                f"{data.why_no_never_seen}, and model.stop_at and model.keep need such rows: give some, or neither."
             )
         if self.looks and self.watch is None and not method.compares:
             with method.scoring():

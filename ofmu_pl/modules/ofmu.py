@@ -107,8 +107,7 @@ class OFMU(UnlearningModule):
     """
 
     in_words = (
-        "In turns, the model was moved to do worse on the forgotten rows and then trained to do well again on rows "
-        "that must stay."
+        "In turns, the model was moved to do worse on the forgotten rows and trained to do well on those that stay."
     )
     streams = ("forget", "retain")  # in pairs; an epoch is one pass over the forget set
 
@@ -136,8 +135,7 @@ class OFMU(UnlearningModule):
     ) -> None:
         if rates not in (None, "auto") or outer_at not in ("end", "start"):
             raise UserError(
-                f"There is no model.rates {rates} or model.outer_at {outer_at}: rates can be auto or null, outer_at "
-                "end or start."
+                f"There is no model.rates {rates} or model.outer_at {outer_at}: give auto or null, and end or start."
             )
         if rates and ngram_weight:
             raise UserError(

@@ -102,8 +102,7 @@ def keep_trainable(model: nn.Module, pattern: str) -> None:
     if not names:
         example = next(name for name, _ in model.named_parameters())
         raise UserError(
-            f"model.network.trainable '{pattern}' matches no parameter: give a regular expression for names such as "
-            f"'{example}'."
+            f"model.network.trainable '{pattern}' matches no parameter: give one for names such as '{example}'."
         )
     for name, p in model.named_parameters():
         p.requires_grad_(name in names)

@@ -174,8 +174,7 @@ class CausalLM(Network):
         """The model with its frozen matrices as they are kept; after adapters are added, which take a base's type."""
         if self.base_dtype == "bfloat16" and not store_in_bfloat16(model) and self.lora is not None:
             raise UserError(
-                "The network has no frozen linear layer that could be kept in bfloat16: leave out "
-                "model.network.base_dtype."
+                "The network has no frozen linear layer to keep in bfloat16: leave out model.network.base_dtype."
             )
         if self.load_in_4bit:
             keep_differentiable(model)

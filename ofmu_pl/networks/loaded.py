@@ -54,8 +54,7 @@ class LoadedLM(CausalLM):
             )
         if not any(p.requires_grad for p in model.parameters()):
             raise UserError(
-                "No parameter of the model is trained: load a PeftModel with is_trainable=True, or call "
-                "model.requires_grad_(True)."
+                "No parameter of the model is trained: load a PeftModel with is_trainable=True, or call requires_grad_."
             )
         if len({p.device for p in model.parameters()}) > 1:
             raise UserError("The model lies on several devices: load it without device_map, on one of them.")

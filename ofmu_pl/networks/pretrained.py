@@ -78,8 +78,7 @@ def load_pretrained(
             ) from error
         what = "has no readable model" if folder.is_dir() else "is neither a local folder nor a reachable hub id"
         raise UserError(
-            f"'{path}' {what} ({reason(error)}): give a folder with config.json, model.safetensors and the files of "
-            "the tokenizer."
+            f"'{path}' {what} ({reason(error)}): give a folder with config.json, model.safetensors and a tokenizer."
         ) from error
     unexpected = [name for name in found["unexpected_keys"] if not CONSTANTS.search(name)]
     check_tensors(path, found["missing_keys"], unexpected, found["mismatched_keys"])

@@ -181,10 +181,7 @@ def across_table(experiment: Findings, name: str, scenarios: list[str]) -> Table
             "dealt to the two sides at random."
         )
     if SCORE in figures:
-        table.note(
-            "score: the forgetting score times retain and test accuracy as ratios to the retrained models', as in the "
-            "competition."
-        )
+        table.note("score: the forgetting score times retain and test accuracy as ratios to the retrained models'.")
     return table
 
 

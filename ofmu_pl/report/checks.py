@@ -31,10 +31,7 @@ def belonging(name: str, runs: list[Finding], problems: list[str]) -> list[Findi
     (main, n), *rest = Counter(r.definition for r in kept.values() if r.results).most_common() or [("", 0)]
     if rest:
         others = ", ".join(f"{definition} ({k})" for definition, k in rest)
-        problems.append(
-            f"{name}: results of several definitions are mixed, {main} ({n} runs) and {others}: the latter are left "
-            "out."
-        )
+        problems.append(f"{name}: results of several definitions are mixed, {main} ({n} runs) and, left out, {others}.")
     return [r for r in kept.values() if r.results is None or r.definition == main]
 
 
@@ -84,8 +81,7 @@ def _other_attacks(experiment: Findings) -> list[str]:
             way = json.dumps([record.settings, record.seeds], sort_keys=True)
             ways.setdefault(name, {}).setdefault(way, run.folder)
     return [
-        f"The attack '{name}' had other settings or seeds on {' than on '.join(folders.values())}: make it again on "
-        "all, alike."
+        f"The attack '{name}' had other settings or seeds on {' than on '.join(folders.values())}: repeat it on all."
         for name, folders in ways.items()
         if len(folders) > 1
     ]

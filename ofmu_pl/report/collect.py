@@ -174,8 +174,7 @@ class Reader:
             for place, above in ((folder, folder.parent.parent), (folder / "latest", folder.parent)):
                 if (place / RESULTS).is_file():
                     raise UserError(
-                        f"'{folder}' holds the runs of one method, and a report reads them from the folder above the "
-                        f"methods: give '{above}'."
+                        f"'{folder}' holds the runs of one method, and a report is of several: give '{above}'."
                     )
             raise UserError(
                 f"There is no finished unlearning run below '{folder}' (METHOD/latest/{RESULTS}): "

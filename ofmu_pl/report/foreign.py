@@ -26,8 +26,7 @@ def foreign_rows(paths: list[Path], problems: list[str]) -> Foreign:
             found[path.resolve()] = ("open_unlearning", values)
         else:
             problems.append(
-                f"The foreign folder '{path}' has no readable TOFU_SUMMARY.json or TOFU_EVAL.json of open-unlearning: "
-                "left out."
+                f"The foreign folder '{path}' has no readable TOFU_SUMMARY.json or TOFU_EVAL.json: left out."
             )
     parts = 1
     while len({path.parts[-parts:] for path in found}) < len(found):

@@ -138,8 +138,7 @@ def require_undamaged(folder: Path, together: bool = False) -> None:
     problem = from_first(find) if together else find()
     if problem is not None:
         raise UserError(
-            f"The model in '{folder}' {problem}: export it again or take a copy; if you changed it yourself, remove "
-            f"{SUMS} there."
+            f"The model in '{folder}' {problem}: export it again; if you changed it yourself, remove {SUMS} there."
         )
 
 

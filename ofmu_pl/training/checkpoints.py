@@ -77,8 +77,7 @@ def require_sound(path: Path) -> None:
     problem = _problem(regular(path))
     if problem:
         raise UserError(
-            f"The checkpoint '{path}' {problem}: give another one that a run of ofmu_pl wrote, or --ckpt_path {LAST} "
-            "for the newest sound one."
+            f"The checkpoint '{path}' {problem}: give another one, or --ckpt_path {LAST} for the newest sound one."
         )
 
 

@@ -62,8 +62,7 @@ def check_optimizer(optimizer: Optimizer, *, sharded: bool, device: torch.device
     name = type(optimizer).__name__
     if sharded and type(optimizer).__module__.startswith("bitsandbytes"):
         raise UserError(
-            f"{name} cannot step on FSDP2's shards (its kernels take whole tensors): take torch.optim.AdamW, or set "
-            "--trainer.strategy ddp."
+            f"{name} takes whole tensors, not FSDP2's shards: take torch.optim.AdamW, or set --trainer.strategy ddp."
         )
     if getattr(optimizer, "is_paged", False) and device.type == "cpu":
         raise UserError(
@@ -129,8 +128,7 @@ def descend(run: Run, network: nn.Module, trained: nn.Module, gradient: Vector, 
             run.scheduler.step()
         except ValueError as error:
             raise UserError(
-                f"{type(run.scheduler).__name__} cannot go on after iteration {run.step} ({_said(error)}): mend "
-                "`scheduler`."
+                f"{type(run.scheduler).__name__} cannot go on after iteration {run.step} ({_said(error)}): mend it."
             ) from error
 
 

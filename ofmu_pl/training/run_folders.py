@@ -190,8 +190,7 @@ def warn_of_other_scores(folder: Path, resolved: Resolved) -> None:
     then, now = (json.dumps(x.get("evaluation"), sort_keys=True, default=str) for x in (_config(folder), resolved))
     if then != now:
         rank_zero_warn(
-            f"'{folder}' was measured with other evaluation settings, and is not measured again: `validate` measures "
-            "a model that is there."
+            f"'{folder}' was measured with other evaluation settings, and stays so: `validate` measures what is there."
         )
 
 

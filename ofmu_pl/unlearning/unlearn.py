@@ -115,8 +115,7 @@ def unlearn(
         )
     if not isinstance(model, nn.Module):
         raise UserError(
-            f"`model` is a {type(model).__name__}: load the model first, by AutoModelForCausalLM.from_pretrained, or "
-            "give an image classifier."
+            f"`model` is a {type(model).__name__}: load a model by from_pretrained, or give an image classifier."
         )
     if torch.is_inference_mode_enabled() or any(x.is_inference() for x in (*model.parameters(), *model.buffers())):
         raise UserError(
@@ -167,14 +166,10 @@ def _language_model(model: nn.Module, tokenizer: Any) -> LoadedLM:
     """
     if not hasattr(model, "generate"):
         raise UserError(
-            f"`model` is a {type(model).__name__}, no language model: for an image classifier give `test` images, "
-            "which no model has seen."
+            f"`model` is a {type(model).__name__}, no language model: for an image classifier give `test` images."
         )
     if tokenizer is None:
-        raise UserError(
-            "A language model needs its `tokenizer`: give it as the second argument, loaded by "
-            "AutoTokenizer.from_pretrained."
-        )
+        raise UserError("A language model needs its `tokenizer`: give it, loaded by AutoTokenizer.from_pretrained.")
     return LoadedLM(model, tokenizer)
 
 

@@ -48,13 +48,11 @@ class Record:
             found = cls._of(content) if schema <= SCHEMA else None
         except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise UserError(
-                f"'{path}' is no {path.name} that ofmu_pl wrote ({why(error)}): put back the one that it wrote, or "
-                "remove it."
+                f"'{path}' is no {path.name} that ofmu_pl wrote ({why(error)}): put that one back, or remove it."
             ) from error
         if found is None:
             raise NewerError(
-                f"'{path}' is of schema {schema}, which a newer ofmu_pl wrote (this one reads up to {SCHEMA}): update "
-                "ofmu_pl."
+                f"'{path}' is of schema {schema}, which a newer ofmu_pl wrote (this one: {SCHEMA}): update ofmu_pl."
             )
         return found
 
