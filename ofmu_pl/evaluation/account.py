@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import lightning.pytorch as pl
-import yaml
 from torch import nn
 
 from ofmu_pl.data.base import PairedDataModule, data_of
+from ofmu_pl.data.of_run import said_of_run
 from ofmu_pl.data.text_files import NO_HOLDOUT
 from ofmu_pl.evaluation.plain import HEADINGS, LEFT, Statement, changes, one_sided, statements, verdicts
 from ofmu_pl.evaluation.reference import Facts, Scored
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics.nearness import in_words
 from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.sets import is_probe
 from ofmu_pl.training.export import exported
 
@@ -207,11 +208,10 @@ def _parts(data: PairedDataModule) -> Iterator[Part]:
 def _options(folder: Path) -> dict[str, str]:
     """The method's options, without the network's, as the run's configuration has them."""
     try:
-        options = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))["model"]["init_args"]
-        given = {name: value for name, value in options.items() if name != "network"}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError):
+        given = said_of_run(folder / "config.yaml", "model", "init_args")
+    except UserError:
         return {}
-    return {name: str(value) for name, value in given.items() if value is not None and value is not False}
+    return {k: str(v) for k, v in given.items() if k != "network" and v is not None and v is not False}
 
 
 def remark_of(data: PairedDataModule, compared: bool) -> str | None:

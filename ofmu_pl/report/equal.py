@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from ofmu_pl.report.runs import RETRAINED, Finding, Findings, number, words
+from ofmu_pl.report.runs import RETRAINED, Finding, Findings, value_of, words
 from ofmu_pl.report.statistics import TRADE_OFFS, spread, spread_in
 from ofmu_pl.report.tables import Entry, Table, measured
-from ofmu_pl.support.records.reading import Entries
 
 Point = tuple[str, float, float]
 """When a model was measured, what it had forgotten, and what it had kept."""
@@ -40,7 +39,7 @@ def course(run: Finding, forgotten: str, kept: str) -> list[Point]:
         return []
     along = sorted(run.results.history, key=lambda interim: interim.step)
     sides = [("start", run.results.before), *((str(x.step), x.metrics) for x in along), ("end", run.results.metrics)]
-    points = [(when, _value(side, forgotten), _value(side, kept)) for when, side in sides]
+    points = [(when, value_of(side, forgotten), value_of(side, kept)) for when, side in sides]
     known = [(when, x, y) for when, x, y in points if x is not None and y is not None]
     return known if any(when not in ("start", "end") for when, _, _ in known) else []
 
@@ -88,7 +87,3 @@ def _courses(
     runs = experiment.of(scenarios, method).values()
     found = [(course(run, *pair), run.value(pair[0], RETRAINED)) for run in runs]
     return [(points, level) for points, level in found if points and level is not None]
-
-
-def _value(metrics: Entries, name: str) -> float | None:
-    return number(metrics.get(name, {}).get("value"))

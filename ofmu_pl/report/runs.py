@@ -43,7 +43,7 @@ class Finding(CellRecord):
 
     def value(self, name: str, side: str = "metrics") -> float | None:
         """Value of a metric; ``None`` where it is missing or not finite."""
-        return number(self.metric(name, side).get("value"))
+        return value_of(self.side(side), name)
 
     @property
     def definition(self) -> str:
@@ -163,6 +163,11 @@ def number(x: Any) -> float | None:
     except OverflowError:
         return None
     return value if math.isfinite(value) else None
+
+
+def value_of(entries: Entries, name: str) -> float | None:
+    """A metric's value; ``None`` where it is missing or not finite."""
+    return number((entries.get(name) or {}).get("value"))
 
 
 def words(metric: str) -> str:

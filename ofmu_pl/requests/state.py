@@ -11,7 +11,7 @@ from ofmu_pl import __version__
 from ofmu_pl.benchmark.grid import Cell
 from ofmu_pl.benchmark.pool import left
 from ofmu_pl.benchmark.specs import Options, files
-from ofmu_pl.report.runs import number as finite
+from ofmu_pl.report.runs import value_of
 from ofmu_pl.requests.specs import Asked, Sequence, controls, sequences
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records.manifest import MethodRecord
@@ -98,10 +98,10 @@ class State:
             columns = [of_requests(metric, results.metrics, t, n) for t, results in enumerate(done, start=1)]
             columns += [[None] * n] * (n - len(done))
             found.forgotten[metric] = [list(row) for row in zip(*columns, strict=True)]
-            found.before[metric] = [value(results.before, metric) for results in done] + [None] * (n - len(done))
+            found.before[metric] = [value_of(results.before, metric) for results in done] + [None] * (n - len(done))
             found.returned[metric] = [rise(row, s) for s, row in enumerate(found.forgotten[metric])]
         for metric in kept_metrics(done[0].metrics) if done else []:
-            values = [value(done[0].before, metric), *(value(results.metrics, metric) for results in done)]
+            values = [value_of(done[0].before, metric), *(value_of(results.metrics, metric) for results in done)]
             found.kept[metric] = values + [None] * (n - len(done))
         return found
 
@@ -121,7 +121,7 @@ class State:
     def _control(self, seed: int, number: int, cell: Cell, metrics: Entries) -> ControlRecord:
         n = len(self.asked.requests)
         forgotten = {x: of_requests(x, metrics, number, n) for x in matrix_metrics([metrics])}
-        kept = {x: value(metrics, x) for x in kept_metrics(metrics)}
+        kept = {x: value_of(metrics, x) for x in kept_metrics(metrics)}
         return ControlRecord(seed, number, cell.folder, *self._became(cell), forgotten, kept)
 
 
@@ -129,11 +129,6 @@ def _changed(then: Options, now: Options) -> str:
     """The options that differ, as JSON has them."""
     options = [key for key in sorted(then.keys() | now.keys()) if json.dumps(then.get(key)) != json.dumps(now.get(key))]
     return ", ".join(options) or "a configuration file or the version of ofmu_pl is another"
-
-
-def value(metrics: Entries, name: str) -> float | None:
-    """A metric's value; ``None`` where it is missing or not finite."""
-    return finite(metrics.get(name, {}).get("value"))
 
 
 def matrix_metrics(columns: list[Entries]) -> list[str]:
@@ -158,7 +153,7 @@ def kept_metrics(metrics: Entries) -> list[str]:
 def of_requests(metric: str, metrics: Entries, number: int, n: int) -> Row:
     """The values of each of n requests in the measurement after request ``number``, by a metric of the forget side."""
     other = metric.removeprefix("forget_")
-    return [value(metrics, metric if s == number else f"{REQUEST}{s:02}_{other}") for s in range(1, n + 1)]
+    return [value_of(metrics, metric if s == number else f"{REQUEST}{s:02}_{other}") for s in range(1, n + 1)]
 
 
 def rise(row: Row, s: int) -> float | None:
