@@ -165,7 +165,7 @@ class TextEvaluation(Evaluation):
             weights = {(r.evaluation or {}).get("weights", r.source) for r in (found, self.second)}
             if len(weights) == 1:
                 raise UserError(
-                    f"evaluation.second_reference '{self.second_source}' is the first one: give a model of another seed."
+                    f"evaluation.second_reference '{self.second_source}' is the first one: give one of another seed."
                 )
         return found
 
