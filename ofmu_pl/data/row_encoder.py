@@ -64,7 +64,7 @@ class RowEncoder(Encoder):
         self.template = PROMPT_TEMPLATE if prompt_template is None else prompt_template
         if "{question}" not in self.template:
             raise UserError(
-                f"`data.prompt_template` is {self.template!r}: write {{question}} in it, as in {PROMPT_TEMPLATE!r}."
+                f"`data.prompt_template` is {self.template!r}: write {{question}} where it goes: {PROMPT_TEMPLATE!r}."
             )
         self.tokenizer, self.system_prompt, self.max_length = tokenizer, system_prompt, max_length
         self.date_string = date_string if self.chat else None

@@ -31,7 +31,7 @@ def belonging(name: str, runs: list[Finding], problems: list[str]) -> list[Findi
     (main, n), *rest = Counter(r.definition for r in kept.values() if r.results).most_common() or [("", 0)]
     if rest:
         others = ", ".join(f"{definition} ({k})" for definition, k in rest)
-        problems.append(f"{name}: results of several definitions are mixed, {main} ({n} runs) and, left out, {others}.")
+        problems.append(f"{name}: results of several definitions are mixed, {main} ({n} runs) and {others}: left out.")
     return [r for r in kept.values() if r.results is None or r.definition == main]
 
 

@@ -390,9 +390,9 @@ def test_a_forget_passage_inside_a_retain_document_is_reported(model):
     with pytest.warns(UserWarning, match=r"Row 0 .*forget' and Row 1 .*retain'"):
         TextFiles(**texts, tokenizer=str(model)).load()
     kept, longer = [{"text": "A day."}], [{"text": f"It began. {secret} So it ended."}]
-    with pytest.warns(UserWarning, match=r"Row 0 .*forget' and Row 0 .*holdout'.* not unseen"):
+    with pytest.warns(UserWarning, match=r"Row 0 .*holdout' and Row 0 .*forget'.* not unseen"):
         TextFiles(texts["forget"], kept, longer, tokenizer=str(model)).load()
-    with pytest.warns(UserWarning, match=r"Row 1 .*retain' and Row 0 .*holdout'.* not unseen"):
+    with pytest.warns(UserWarning, match=r"Row 0 .*holdout' and Row 1 .*retain'.* not unseen"):
         TextFiles(kept, [{"text": "B day."}, *texts["forget"]], longer, tokenizer=str(model)).load()
 
 

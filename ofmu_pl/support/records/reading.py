@@ -48,7 +48,7 @@ class Record:
             found = cls._of(content) if schema <= SCHEMA else None
         except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise UserError(
-                f"'{path}' is no {path.name} that ofmu_pl wrote ({why(error)}): put that one back, or remove it."
+                f"'{path}' is no {path.name} that ofmu_pl wrote ({why(error)}): put back what it wrote, or remove it."
             ) from error
         if found is None:
             raise NewerError(
