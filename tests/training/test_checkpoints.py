@@ -224,7 +224,7 @@ def test_a_class_that_moved_within_the_package_is_the_same_setting(tmp_path):
 
 def test_options_of_older_versions_are_no_settings(tmp_path):
     path, now = tmp_path / "old.ckpt", resolved("ofmu_pl.OFMU")
-    torch.save({SETTINGS: settings(now) | {"data.init_args.pairs": "1", "model.init_args.rollbacks": "3"}}, path)
+    torch.save({SETTINGS: settings(now) | {"model.init_args.rollbacks": "3"}}, path)
     now["data"] = {"init_args": {"num_batches": 1}}
     assert resumed_from(str(path), tmp_path, settings(now)) == path
 

@@ -34,5 +34,5 @@ def test_an_optimizer_that_cannot_step_on_shards():
     optimizer = pytest.importorskip("bitsandbytes").optim.AdamW8bit([torch.nn.Parameter(torch.zeros(2))])
     cpu = torch.device("cpu")
     check_optimizer(optimizer, sharded=False, device=cpu)
-    with pytest.raises(UserError, match="AdamW8bit cannot step on FSDP2's shards"):
+    with pytest.raises(UserError, match="AdamW8bit takes whole tensors, not FSDP2's shards"):
         check_optimizer(optimizer, sharded=True, device=cpu)
