@@ -8,7 +8,7 @@ from results import RESULTS, Stored, write_below
 
 from ofmu_pl.report.attacks import attacks_of, made, returned
 from ofmu_pl.report.runs import Findings, Replicate, words
-from ofmu_pl.report.statistics import Spread, differences, merit, spread, spread_in, trade_off
+from ofmu_pl.report.statistics import Spread, ahead, differences, spread, spread_in, trade_off
 from ofmu_pl.report.tables import Entry, Table, measured, to_markdown
 
 PAGES = ("front", "field", "own-data", "quickstart", "attacks_images")
@@ -83,13 +83,11 @@ def standing() -> Table:
         pair = trade_off(e, scenarios)
         if pair is None:
             continue
-        means = {m: [spread(merit(e, scenarios, m, x).values()).mean for x in pair] for m in e.ran(scenarios)}
-        ours = means[OURS]
-        ahead = [m for m, own in means.items() if own != ours and all(a >= b for a, b in zip(own, ours, strict=True))]
-        back = {m: returned(e, scenarios, m, "relearn_forget") for m in means}
+        better = ahead(e, scenarios, pair)[OURS]
+        back = {m: returned(e, scenarios, m, "relearn_forget") for m in e.ran(scenarios)}
         less = [m for m, share in back.items() if share.n and share.mean < back[OURS].mean <= MOST]
         values = [f"{words(x)} {spread_in(e, scenarios, OURS, x).mean:.3g}" for x in pair]
-        line = [title, seeds(e, scenarios), ", ".join(values), ", ".join(ahead) or "none"]
+        line = [title, seeds(e, scenarios), ", ".join(values), ", ".join(better) or "none"]
         line += [shown(back[OURS]), ", ".join(less) or "none"]
         table.add([x if isinstance(x, Entry) else Entry(x) for x in line])
     return table

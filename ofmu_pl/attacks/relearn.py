@@ -108,7 +108,8 @@ class Relearn(TrainingAttack):
         shown, asked = sides(n, self.share, seed) if self.source == FORGET else ([], list(range(n)))
         if shown and isinstance(rows[0], dict) and "tokens" in rows[0]:  # pieces of documents; images are numbers
             tokens = [row["tokens"] for row in rows]
-            overlap = {asked[j] for _, j in shared_run([tokens[i] for i in shown], [tokens[i] for i in asked])}
+            seen, sought = [tokens[i] for i in shown], [tokens[i] for i in asked]
+            overlap = {asked[j] for _, j in shared_run(seen, sought)}
             asked = [i for i in asked if i not in overlap]
             if not asked:
                 raise UserError("Each forgotten piece shares a passage with one that is shown: lower attacks.share.")

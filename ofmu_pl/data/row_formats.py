@@ -68,13 +68,16 @@ def _table(value: object) -> list[object]:
         return lists[0]
     if not all(isinstance(x, dict) and x.keys() == columns[0].keys() for x in columns):
         return [value]
-    return [{name: column[row] for name, column in value.items()} for row in columns[0]]
+    rows: list[object] = []
+    for row in columns[0]:
+        rows.append({name: column[row] for name, column in value.items()})
+    return rows
 
 
 def _is_row(value: dict[str, object]) -> bool:
     """Whether an object is one row: a conversation, whose turns are no rows, or an answer with what it answers."""
-    pairs = [names for names in FORMS.values() if len(names) == 2]
-    answered = any(all(isinstance(value.get(name), str) for name in names) for names in pairs)
+    texts = {name for name, x in value.items() if isinstance(x, str)}
+    answered = any(len(names) == 2 and texts.issuperset(names) for names in FORMS.values())
     return answered or "messages" in value or "conversations" in value
 
 

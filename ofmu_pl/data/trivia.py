@@ -70,8 +70,10 @@ class Trivia(WMDP):
         splits = {split: self._chunks(split, documents(known)) for split, known in facts.items()}
         splits["full"] = splits["retain"] + splits["forget"]
         asked = {f"wmdp_{self.subject}": forget, "mmlu": retain[: len(retain) // 2]}
-        questions = {name: [question for _, question in known] for name, known in asked.items()}
-        return splits, self._document_sets(splits) | questions
+        sets = self._document_sets(splits)
+        for name, known in asked.items():
+            sets[name] = [question for _, question in known]
+        return splits, sets
 
     def make_tokenizer(self) -> Tokenizer:
         """The given tokenizer, or one trained on independent facts."""

@@ -13,7 +13,7 @@ from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.data.guessable import kinds_in
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.losses import log_odds
-from ofmu_pl.modules.goal import EVERY, HARM, KEPT, LOOKED_AT, Goal, Rows
+from ofmu_pl.modules.goal import EVERY, HARM, KEPT, LOOKED_AT, Goal, Rows, means
 from ofmu_pl.support.errors import UserError, check_range
 
 if TYPE_CHECKING:
@@ -36,17 +36,17 @@ class Watch(Goal):
         uniform = method.recipe.uniform_loss(method.trained)
         super().__init__(data, method.token_losses, -1, uniform, kinds=kinds_in(data))
         self.retained = evenly(range(len(data.splits["retain"])), LOOKED_AT)
-        self.old = _means(self._score("retain", self.retained)) if kept is None else kept
+        self.old = means(self._score("retain", self.retained)) if kept is None else kept
 
     def check(self, step: int) -> tuple[bool, dict[str, float]]:
         """Compare at every tenth iteration; forget rows that have gone past held-out rows are at their goal, too."""
         if step % EVERY:
             return False, {}
-        self.harm = float((_means(self._score("retain", self.retained)) - self.old).mean())
+        self.harm = self._rise(self.retained, self.old)
         if self.data.never_seen is None:
             return False, {"goal/harm": self.harm}
         held = self._score(self.data.never_seen, self._shown)
-        self._level = log_odds(_means(held).mean())
+        self._level = log_odds(means(held).mean())
         alike, seen = self.compare(held)
         # Between two looks a fast method may go past held-out rows, where there is nothing left to wait for.
         past = [seen[name] < 0.5 for name in AREAS if name in seen]
@@ -55,12 +55,7 @@ class Watch(Goal):
 
     def _left(self, losses: Rows, rows: Sequence[int]) -> float:
         """What forget rows still have to rise to held-out rows' mean loss, in log-odds."""
-        return float(self._level - log_odds(_means(losses).mean()))
-
-
-def _means(rows: Rows) -> Tensor:
-    """Mean losses of rows, (R,)."""
-    return torch.tensor([row.mean() for row in rows], dtype=torch.float64)
+        return float(self._level - log_odds(means(losses).mean()))
 
 
 class Ending:

@@ -137,7 +137,7 @@ class Goal:
             drawn.update(batch_indices(m, self.data.batch_size, self.data.seed, "retain", number).tolist())
         rows = sorted(drawn) or list(range(m))
         self.old = torch.full((m,), math.nan, dtype=torch.float64)
-        self.old[rows] = torch.tensor([row.mean() for row in self._score("retain", rows)], dtype=torch.float64)
+        self.old[rows] = means(self._score("retain", rows))
 
     def rows(self, nll: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
         """Minus the distances, (b,), of forget rows from their levels, in log-odds; 0 at the goal, or beyond a ceiling.
@@ -198,8 +198,11 @@ class Goal:
     def measured_harm(self) -> float:
         """Mean rise of the losses of up to 64 retain rows since before the first step, in nats, measured now."""
         rows = evenly((~self.old.isnan()).nonzero().flatten().tolist(), LOOKED_AT)
-        now = torch.tensor([row.mean() for row in self._score("retain", rows)], dtype=torch.float64)
-        return float((now - self.old[rows]).mean())
+        return self._rise(rows, self.old[rows])
+
+    def _rise(self, rows: Sequence[int], old: Tensor) -> float:
+        """Mean rise of the losses of retain rows, which were ``old``."""
+        return float((means(self._score("retain", rows)) - old).mean())
 
     def check(self, step: int) -> tuple[bool, dict[str, float]]:
         """Compare forget with held-out rows if a check is due, and set the levels by the latter's losses of now.
@@ -302,3 +305,8 @@ class Goal:
                 nll, targets = self.tokens(self.data.collate(stream, part.tolist(), 0))
             found += [x[t != IGNORED].double().cpu().numpy() for x, t in zip(nll, targets, strict=True)]
         return found
+
+
+def means(rows: Rows) -> Tensor:
+    """Mean losses of rows, (R,), float64."""
+    return torch.tensor([row.mean() for row in rows], dtype=torch.float64)

@@ -175,10 +175,10 @@ class Iteration(ABC):
 
     def token_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Losses of tokens, (b, S), and targets of rows that are looked at, a micro-batch at a time."""
-        every = range(len(batch["ids"]))
         losses: list[Tensor] = []
         targets: list[Tensor] = []
-        for places in torch.tensor(every).split(self.micro_batch_size or len(every)):
+        every = torch.arange(len(batch["ids"]))
+        for places in every.split(self.micro_batch_size or len(every)):
             logits, labels = self.read({name: x[places] for name, x in batch.items()})
             losses += token_nll(logits, labels)
             targets += labels

@@ -75,7 +75,10 @@ class LowerLevel:
         if self.goal is None:
             return False, {}
         with self.method.scoring():
-            return self.goal.check(step)
+            reached, seen = self.goal.check(step)
+            if seen and self.method.ending.judges_harm:  # not by a mean that lags
+                seen["goal/harm"] = self.goal.measured_harm()
+        return reached, seen
 
     def state_dict(self) -> Checkpoint:
         """What a resumed run cannot measure again."""

@@ -321,9 +321,6 @@ class OFMU(UnlearningModule):
         if not self.compares:
             return super().reached(number)
         reached, seen = self.lower.reached(number)
-        if seen and self.lower.goal is not None and self.ending.judges_harm:  # not by a mean that lags
-            with self.scoring():
-                seen["goal/harm"] = self.lower.goal.measured_harm()
         stays = self.scrutiny.order > 2 and self._share_gone < self.until  # of order 2 the penalty is noise, left out
         return reached and not stays, seen
 

@@ -52,7 +52,9 @@ def _summary(experiment: Findings, record: RequestsRecord, metric: str) -> Table
     table = Table(f"{experiment.name}-results", f"{experiment.title}: in the end", heads, notes=notes)
     for method in record.methods:
         own = [s for s in record.sequences if s.method == method]
-        done = dict.fromkeys(sum(r.status == "finished" for r in s.requests) for s in own)
+        done: dict[int, None] = {}  # each count once, in order
+        for sequence in own:
+            done[sum(request.status == "finished" for request in sequence.requests)] = None
         line = [Entry(method), Entry(", ".join(f"{n} of {total}" for n in done))]
         line.append(measured(spread([_mean(_column(s.forgotten[metric], -1)) for s in own if metric in s.forgotten])))
         returns = [max(x) for s in own if (x := known(s.returned.get(metric, [])))]

@@ -86,14 +86,21 @@ def trade_off(experiment: Findings, scenarios: list[str]) -> tuple[str, str] | N
 
 
 def front(experiment: Findings, scenarios: list[str], metrics: Sequence[str]) -> list[str]:
-    """Methods that no other one equals in the mean merit of every metric and beats in one: Pareto's front."""
+    """Methods that no other one is ahead of: Pareto's front."""
+    return [method for method, better in ahead(experiment, scenarios, metrics).items() if not better]
+
+
+def ahead(experiment: Findings, scenarios: list[str], metrics: Sequence[str]) -> dict[str, list[str]]:
+    """For each method those that equal it in the mean merit of every metric and beat it in one."""
     means = {}
     for method in experiment.methods:
         merits = [list(merit(experiment, scenarios, method, metric).values()) for metric in metrics]
         if all(merits):
             means[method] = np.array(list(map(np.mean, merits)))
-    every = np.array(list(means.values()))
-    return [m for m, own in means.items() if not ((every >= own).all(axis=1) & (every > own).any(axis=1)).any()]
+    found: dict[str, list[str]] = {}
+    for method, own in means.items():
+        found[method] = [m for m, other in means.items() if (other >= own).all() and (other > own).any()]
+    return found
 
 
 def merit(experiment: Findings, scenarios: list[str], method: str, metric: str) -> dict[Replicate, float]:
