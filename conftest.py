@@ -1,7 +1,5 @@
 """For the examples in docstrings, which pytest runs beside the tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

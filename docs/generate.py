@@ -3,8 +3,6 @@
 Sphinx calls ``write`` before it reads (docs/conf.py); nothing that is written here is kept in the repository.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from makers.api import api_pages

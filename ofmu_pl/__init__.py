@@ -7,8 +7,6 @@ Everything public can be had from here, and nothing is imported before it is ask
 'ofmu_pl.metrics.functional'
 """
 
-from __future__ import annotations
-
 import ast
 from importlib import import_module
 from pathlib import Path

@@ -5,8 +5,6 @@ there is no loss; a sample without any target has loss 0 and no gradient. Everyt
 Upstream's means run over all tokens of a batch and so weigh long answers more; ours run over samples.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -10,8 +10,6 @@ a side, as a run does. At the start (the model as it is given, which knows its d
 (after ``--iterations`` ascents on L_f by Adam and descents on L_r by AdamW).
 """
 
-from __future__ import annotations
-
 import argparse
 from datetime import date
 from functools import partial

@@ -5,8 +5,6 @@ configs/tofu.yaml. Of each contender a process of its own gives the median secon
 (with similarity and penalty) and of the others, and the most memory that torch allocated in training.
 """
 
-from __future__ import annotations
-
 import argparse
 import fcntl
 import json

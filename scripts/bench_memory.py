@@ -6,8 +6,6 @@ model was made, and less the same of a model of 1 M parameters, for what librari
 in it. On a CPU a device's memory is the host's.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

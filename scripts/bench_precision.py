@@ -7,8 +7,6 @@ float32. Cosine and relative error of -beta (H_f u_f + H_r u_r), the decorrelati
 Hess(Phi) grad Phi, for steps of finite differences from the defaults of float32 up.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -9,8 +9,6 @@ GPU. Memory is parameters plus what a call's peak adds to the process (CPU: resi
 for a forward pass.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import multiprocessing

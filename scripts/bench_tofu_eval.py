@@ -11,8 +11,6 @@ threads that wait count too. With ``--rows`` each set has so many evenly spaced 
 stays whole, so that only the ratio of two versions of the code says something.
 """
 
-from __future__ import annotations
-
 import argparse
 import platform
 import statistics

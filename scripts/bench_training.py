@@ -10,8 +10,6 @@ run is left out. This library scores NPO's frozen model before the first step (w
 stands in a column of its own.
 """
 
-from __future__ import annotations
-
 import argparse
 import platform
 import statistics

@@ -7,8 +7,6 @@ It writes 200 training and 100 test images a class, those of airplanes as what m
 ``target.pth``, fine-tuned on all, and ``retrained.pth``, fine-tuned without the airplanes.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Compares an engine with an independent one on the same losses: are the derivatives in use right?"""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ofmu_pl.core.derivatives import Engine, Loss

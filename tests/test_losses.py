@@ -1,7 +1,5 @@
 """Every loss row by row and token by token in float64 against its formula, its gradient, and its edges."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The API reference, room by room."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A page for each method."""
 
-from __future__ import annotations
-
 import inspect
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """A page for each metric."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Pieces of reStructuredText."""
 
-from __future__ import annotations
-
 
 def heading(text: str, line: str = "-") -> str:
     """A heading of reStructuredText."""

@@ -1,7 +1,5 @@
 """Stored results of methods and metrics, as tables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 

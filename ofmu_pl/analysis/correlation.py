@@ -1,7 +1,5 @@
 """Rank correlation with an interval (paper: the Spearman correlation of UDI with the drop in utility)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Finds hard forget samples, and how near models' embeddings of easy and hard ones are to the retrained model's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

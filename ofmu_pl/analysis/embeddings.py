@@ -1,7 +1,5 @@
 """Embeddings of samples, and their likeness between two models (paper, appendix "Embedding Alignment with Retrain")."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exact gradients of single samples, of which only the loss, the norm and an inner product are kept."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -20,8 +20,6 @@ call confident samples hard, as the caption of the paper's figure of easy and ha
 with confidence is -0.77 on TOFU's forget10 and the tiny Llama of our tests.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

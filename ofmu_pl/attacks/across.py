@@ -1,7 +1,5 @@
 """What attacks find only over many runs of one method, which differ in their seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Prompts put to a model, and what it says: the most likely answer, or several that are drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any

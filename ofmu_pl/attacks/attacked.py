@@ -1,7 +1,5 @@
 """The three models of a finished run, and its data, as attacks take them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Perturbed answers have the form of the paraphrase (TOFU, Authors). Beside the an
 show even a model that knows nothing which is right. So the right answer is the paraphrase where there is one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import chain
 

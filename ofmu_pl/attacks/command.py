@@ -1,7 +1,5 @@
 """The command ``attack``: the same attacks on a run's model, on the retrained one and on the target."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Sequence

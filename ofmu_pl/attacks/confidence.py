@@ -1,7 +1,5 @@
 """Confidences of forgotten rows: harmless on one model, and the matter of attacks on single examples over many."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

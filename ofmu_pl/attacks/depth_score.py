@@ -1,7 +1,5 @@
 """Depth of unlearning: which layers still hold what the model no longer says?"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

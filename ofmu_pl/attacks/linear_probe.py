@@ -5,8 +5,6 @@ it expects, but no fact. A probe that is tested on its own facts would learn the
 (arXiv 2402.16835).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 nostalgebraist 2020, "interpreting GPT: the logit lens". What the last layers hide may still stand in the middle.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

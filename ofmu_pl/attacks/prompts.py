@@ -1,7 +1,5 @@
 """Prompts: the same facts asked for in other ways than they were unlearned in."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -4,8 +4,6 @@ Unlearning moves many weights a little, and what it added is lost first where th
 et al. 2015 (arXiv 1506.02626), magnitudes in each matrix by itself; on safety training see arXiv 2402.05162.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -5,8 +5,6 @@ the value that the target's are rounded to. Their script asks bitsandbytes for `
 ``fp4``; others round to ``nf4``: so a type is always named here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Literal

@@ -5,8 +5,6 @@ answers; Yoon et al. 2026 (arXiv 2602.03379) on rows of the same form that tell 
 (arXiv 2506.00688), so read the figure beside the retrained model's alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

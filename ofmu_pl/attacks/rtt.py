@@ -4,8 +4,6 @@ The forgotten facts are independent of each other; some are shown, and others ar
 others was not taught, so the model had only hidden it. The paper finds 88 per cent of the accuracy again.
 """
 
-from __future__ import annotations
-
 from ofmu_pl.attacks.base import Finding
 from ofmu_pl.attacks.choices import Choices, choices_of, chosen
 from ofmu_pl.attacks.subject import Subject

@@ -4,8 +4,6 @@ Reisizadeh et al. 2025 (arXiv 2511.04934): leak@k, the chance that the best of k
 samples: a sample is the stored answer, word for word, with the probability that the model gives that answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A model that is attacked, with its data: made anew for every attempt, since attacks spoil what they touch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """From findings on three models to the figures of one attack."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The table at the end of ``attack``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ofmu_pl.attacks.base import HELD_OUT, MODELS

@@ -4,8 +4,6 @@ Chen et al. 2025 (arXiv 2506.14003) tell unlearned models from their originals; 
 Two retrained models can be told apart, too, which is what the figure stands beside.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ofmu_pl.attacks.asking import ask, log_probabilities, question_rows

@@ -1,7 +1,5 @@
 """Short trainings at several learning rates, looked at on the way: what attacks that train have in common."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Attacks that change a model's weights without training it, more and more: what they have in common."""
 
-from __future__ import annotations
-
 from abc import ABC
 from collections.abc import Callable, Mapping
 

@@ -1,7 +1,5 @@
 """Grids of methods, scenarios and seeds: ordinary runs of ``fit``, each in its own folder, each run once."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ The paper's ``tab:udi-corr`` gives a utility to each sample, but a run has one: 
 set, its difficulty the mean over the drawn samples.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``benchmark.json``: what was asked for, what was chosen, and where each run is; rewritten whenever one ends."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Runs side by side, each in a process of its own: what one does to its process, no other sees."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import re

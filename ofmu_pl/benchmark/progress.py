@@ -1,7 +1,5 @@
 """How far a benchmark is, and how long it will take, on a terminal or line by line in a file."""
 
-from __future__ import annotations
-
 import sys
 
 from rich.console import Console

@@ -1,7 +1,5 @@
 """The candidate of a method that did best on validation data, on a seed that is not reported; higher is better."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

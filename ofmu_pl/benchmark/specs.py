@@ -1,7 +1,5 @@
 """What a benchmark is made of: experiments, each a grid of methods, scenarios and seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import product

@@ -1,7 +1,5 @@
 """The command ``fit``, and those that measure: LightningCLI with our callbacks, run folders and links."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext

@@ -1,7 +1,5 @@
 """The end of ``quickstart``: a short table of both methods, and what was forgotten, kept and brought back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ofmu_pl.evaluation.table import Metrics, figure, print_table

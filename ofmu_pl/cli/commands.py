@@ -4,8 +4,6 @@ What a user can mend is one sentence on stderr and exit code 1 (options: 2). Not
 reports come at once.
 """
 
-from __future__ import annotations
-
 import argparse
 import errno
 import os

@@ -1,7 +1,5 @@
 """Commands that take configuration files: everything that they may name is imported here."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from pathlib import Path

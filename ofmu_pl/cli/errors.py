@@ -5,8 +5,6 @@ the same piece by piece: which key, of which class, and at the end of the chain 
 sentence of ours; every other is passed on as it is, behind the option's name.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

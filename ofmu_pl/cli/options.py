@@ -1,7 +1,5 @@
 """Options of Lightning's Trainer that have no meaning here, or cannot work: refused before any work."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Trains what a command lacks before it begins: the target, and the retrained model that it is compared with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Parsers of the commands: errors in one line, and YAML that could fill the memory or never end is refused first."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """The command ``purge``: takes from runs what holds or rebuilds the rows that they forgot."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

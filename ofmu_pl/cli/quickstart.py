@@ -1,7 +1,5 @@
 """``quickstart``: from nothing to models that two methods made forget, what relearning brings back, and a page."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """``plan`` and ``fit --dry_run``: the words of ``fit``, and one rehearsal instead of the run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rich.console import Console

@@ -1,7 +1,5 @@
 """Configurations that others wrote are read and never run: a list says which classes they may name."""
 
-from __future__ import annotations
-
 import os
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Words of a command: what is wrong with them is one sentence on stderr."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterable

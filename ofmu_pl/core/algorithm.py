@@ -5,8 +5,6 @@ at theta_in:      g = grad L_r + 2 rho_k Hess(Phi) grad Phi          on a fresh 
 then, outside:    theta <- theta - eta_out g,   rho_{k+1} = gamma rho_k      (an optimizer, and ``penalty.py``)
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Which operators a network calls, seen while it runs: the classes of its modules do not show a ``F.layer_norm``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial

@@ -1,7 +1,5 @@
 """Conjugate gradients: solves a damped linear system by matrix-vector products alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from ofmu_pl.core.vectors import Vector, add_, dot, norm, zeros_like

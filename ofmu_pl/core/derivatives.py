@@ -12,8 +12,6 @@ the terms, so terms are differentiated one after the other and added: memory is 
 the only third-order object that Hess(Phi) v needs (``objective.py``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """The base of our optimizers: what ``torch.optim.Optimizer.step`` does around a step."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any

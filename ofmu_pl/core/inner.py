@@ -7,8 +7,6 @@ plain step either changes nothing or destroys the model. An optimizer's step can
 paper's experiments read so ("all [...] are conducted using the AdamW optimizer").
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 

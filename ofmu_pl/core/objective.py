@@ -13,8 +13,6 @@ No autograd graph joins the two losses: s enters by inner products of finished g
 products of one loss each, linear in its data.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 

@@ -3,8 +3,6 @@ r"""The schedule of the penalty parameter: rho_{k+1} = min(gamma rho_k, cap), on
 The paper (experimental set-up) has no cap; then gamma = 1.5 overflows float32 in about 220 iterations.
 """
 
-from __future__ import annotations
-
 from ofmu_pl.support.errors import UserError
 
 

@@ -8,8 +8,6 @@ nothing is annealed. Where losses can be brought to the value of each batch, as 
 the method converges (Polyak 1969; Loizou, Vaswani, Laradji, Lacoste-Julien 2021, "Stochastic Polyak step-size").
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

@@ -6,8 +6,6 @@ kinks that the Hessian does not. So a network that calls such an operator is ref
 in a pass over a sample or two (``core.calls``), since the classes of modules do not tell.
 """
 
-from __future__ import annotations
-
 from torch import nn
 
 from ofmu_pl.core.calls import Calls

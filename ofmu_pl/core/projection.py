@@ -4,8 +4,6 @@ x <- x - <x, y> / |y|^2 y                   one inner product and one norm, no d
 m <- w g + (1 - w) m,   m = 0 at first      the average, whose length does not matter to a projection on it
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -5,8 +5,6 @@ only thing that is ever communicated, and no autograd graph crosses it. What is 
 combination of products) is computed from sums, alike on every rank.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

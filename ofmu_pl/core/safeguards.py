@@ -1,7 +1,5 @@
 """What keeps Algorithm 1 from diverging, beside the paper's own numbers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ofmu_pl.support.errors import check_range

@@ -14,8 +14,6 @@ gradients: v is the mean of their squares, and the square of the sum of two grad
 other is twice that. A rate that was found for a method of one level is to be divided by sqrt(2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 

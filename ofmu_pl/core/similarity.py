@@ -11,8 +11,6 @@ Only inner products enter, so vectors of any size, device or sharding can stand 
 |u_f| <= 1/eps always.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ r"""A step that lowers |grad Phi| by a share and has no rate of its own.
 The step stands for the penalty of the paper's outer step (eq. for grad F) where no learning rate can scale rho.
 """
 
-from __future__ import annotations
-
 import torch
 
 from ofmu_pl.core.derivatives import Engine, Loss

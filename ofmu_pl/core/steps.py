@@ -12,8 +12,6 @@ small only where both are. First for -beta (H_f u_f + H_r u_r), then for Hess(Ph
 fields that hold the first ones.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ the storage type, because norms of bfloat16 gradients lose digits otherwise. Sum
 operations: a few kernels instead of one per parameter.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

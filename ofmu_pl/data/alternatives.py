@@ -1,7 +1,5 @@
 """Other answers to the questions that must be forgotten, for methods that prefer them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

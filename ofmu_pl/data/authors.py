@@ -1,7 +1,5 @@
 """Authors: a small benchmark that needs no download, in TOFU's schema and with a tokenizer of its own."""
 
-from __future__ import annotations
-
 from itertools import chain
 from typing import Any
 

@@ -8,8 +8,6 @@ every fact once, so that it has as many items as the set of its side. Only the q
 answers are those of the fact's own row, so that probabilities and truth ratios can be compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain

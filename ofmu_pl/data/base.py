@@ -1,7 +1,5 @@
 """Forget and retain batches for a method, evaluation sets for scores, and content hashes of both."""
 
-from __future__ import annotations
-
 import copy
 import sys
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Fashion-MNIST, and other images in IDX files such as MNIST's."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import zlib

@@ -7,8 +7,6 @@
 No network is asked, so that the same tokens are meant before and after unlearning, for every method.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections import Counter

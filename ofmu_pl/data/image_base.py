@@ -1,7 +1,5 @@
 """Labelled images in memory with a split, wherever both come from: batches for methods, sets for judges."""
 
-from __future__ import annotations
-
 import hashlib
 from abc import abstractmethod
 from collections.abc import Sequence

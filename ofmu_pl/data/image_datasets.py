@@ -1,7 +1,5 @@
 """Images of any data set of PyTorch's kind, of which some rows are to be forgotten."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any

@@ -1,7 +1,5 @@
 """Images and labels: scikit-learn's digits, CIFAR-10 and CIFAR-100 from parquet files or the hub."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

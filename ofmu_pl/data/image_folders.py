@@ -1,7 +1,5 @@
 """Images in folders, one sub-folder a class."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

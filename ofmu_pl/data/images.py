@@ -1,7 +1,5 @@
 """Benchmarks of images, whose forget and retain splits are drawn: CIFAR-10, CIFAR-100 and scikit-learn's digits."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any, Literal
 

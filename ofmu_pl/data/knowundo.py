@@ -1,7 +1,5 @@
 """KnowUnDo, privacy part (Tian et al. 2024): questions about invented people, to train on and to check with."""
 
-from __future__ import annotations
-
 from itertools import chain
 from pathlib import Path
 from typing import Any

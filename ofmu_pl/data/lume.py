@@ -1,7 +1,5 @@
 """LUME (Ramakrishna et al. 2025; SemEval-2025 Task 4): stories and biographies, to be continued and asked about."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

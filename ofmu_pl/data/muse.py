@@ -1,7 +1,5 @@
 """MUSE (Shi et al. 2024): running texts, passages to continue, and questions after ten answered ones."""
 
-from __future__ import annotations
-
 from itertools import chain
 from typing import Any, Literal
 

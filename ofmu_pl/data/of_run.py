@@ -1,7 +1,5 @@
 """What a run had, made anew from the configuration that it saved."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any

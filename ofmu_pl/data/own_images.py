@@ -1,7 +1,5 @@
 """Images of the user's own: any picture as pixels of one size, and what no such data may have."""
 
-from __future__ import annotations
-
 import hashlib
 import operator
 from abc import abstractmethod

@@ -1,7 +1,5 @@
 """Rows of one's own in the forms that are known, checked and brought to the fields that everything else reads."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A tokenizer made on the spot, for data that needs no download."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers

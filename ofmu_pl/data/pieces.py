@@ -1,7 +1,5 @@
 """Texts as rows: cut into pieces that a model can read, which lose no token."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ofmu_pl.data.encoded import Row

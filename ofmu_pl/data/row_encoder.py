@@ -1,7 +1,5 @@
 """Rows as tokens of any model: by its chat template, or by a plain one; several turns; documents."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

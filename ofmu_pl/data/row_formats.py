@@ -1,7 +1,5 @@
 """Formats of files of rows: JSON lines, JSON, tables, parquet and text."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

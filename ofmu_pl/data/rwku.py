@@ -1,7 +1,5 @@
 """RWKU (Jin et al. 2024): what a pretrained model knows of real subjects by itself, asked for at several levels."""
 
-from __future__ import annotations
-
 import re
 from itertools import chain
 from pathlib import Path

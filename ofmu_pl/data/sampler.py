@@ -3,8 +3,6 @@
 A run resumed at iteration k, on any number of devices, sees the batches that the uninterrupted run would have seen.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar

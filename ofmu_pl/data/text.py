@@ -1,7 +1,5 @@
 """Encoders: how questions and answers become tokens; the plain one takes text as it is."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property

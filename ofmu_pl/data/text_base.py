@@ -1,7 +1,5 @@
 """Questions and answers, or plain texts, as forget and retain splits."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Rows of one's own: what must go, what must stay, and what no model has seen, from any file."""
 
-from __future__ import annotations
-
 from itertools import chain
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """TOFU (Maini et al. 2024): question-answer pairs about 200 fictitious authors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Literal
 

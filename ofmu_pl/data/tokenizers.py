@@ -1,7 +1,5 @@
 """Tokenizers as they lie in folders and on the hub, and what names one."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Trivia: WMDP's suite on invented, harmless facts; needs no download."""
 
-from __future__ import annotations
-
 from itertools import chain
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """WMDP (Li et al. 2024): hazardous knowledge, unlearned from texts and measured by multiple choice."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """The account of a run: what was asked, done, found and not tested, for its model card and the page that is signed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

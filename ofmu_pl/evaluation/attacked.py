@@ -1,7 +1,5 @@
 """What attacks on a finished run found, as parts of its card and its page that the command ``attack`` writes anew."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Measures a model before, along and after a run, against a retrained model."""
 
-from __future__ import annotations
-
 import gc
 import time
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Prompts and answers that begin alike are read once: what is in the cache is cut where others branch off."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Sequence
 from copy import copy

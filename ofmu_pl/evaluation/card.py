@@ -1,7 +1,5 @@
 """The model card of an exported model: ``README.md`` as the hub reads it."""
 
-from __future__ import annotations
-
 from huggingface_hub import ModelCard, ModelCardData
 
 from ofmu_pl.evaluation.account import Account

@@ -5,8 +5,6 @@ transformers' public interface; the states of recurrent layers (Mamba, and hybri
 generated, a cache grows in place, where transformers' own cache copies all its columns for each new one.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 from copy import copy

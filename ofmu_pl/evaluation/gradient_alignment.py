@@ -1,7 +1,5 @@
 """How far the loss gradients of forget rows agree: one gradient a row, and one sum of unit vectors."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import partial

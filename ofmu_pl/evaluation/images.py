@@ -1,7 +1,5 @@
 """Image classifiers: accuracies, membership attacks and the gap to a retrained model."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Writes an evaluation's samples to read, and logs for open-unlearning's users."""
 
-from __future__ import annotations
-
 import hmac
 import json
 import secrets

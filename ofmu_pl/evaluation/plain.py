@@ -1,7 +1,5 @@
 """Metrics in plain words: a number, its interval, and how it lies to its goal, as a person reads them."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal, NamedTuple
 

@@ -5,8 +5,6 @@ a trunk and those that begin unlike it, and last the others from where they bran
 tokens that its scores of the true answer tell already (``saying``).
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby

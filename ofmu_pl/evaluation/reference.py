@@ -1,7 +1,5 @@
 """The retrained model's scores: made from its folder or read from a file, and refused if they do not fit the run."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Questions with given answers, and what a model says by itself, begun by its scores of a given answer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

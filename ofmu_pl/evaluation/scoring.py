@@ -1,7 +1,5 @@
 """Scores a causal language model on evaluation sets: losses of given answers, and answers of its own."""
 
-from __future__ import annotations
-
 import unicodedata
 import zlib
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What the ranks of a run share: each scores its part, and all get everything."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any

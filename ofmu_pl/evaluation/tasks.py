@@ -3,8 +3,6 @@
 What a task says of a model is kept by content, as scores are, so that a target is asked once for all runs on it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """Evaluation of language models: answers are scored and generated, and the data's suite computes metrics from them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

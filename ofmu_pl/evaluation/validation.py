@@ -1,7 +1,5 @@
 """Measures a run on rows that no reported metric uses, so that settings may be chosen by them."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command ``find``: the rows that name persons, as numbers for ``data.forget_rows`` and a page to check by eye."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where texts name a person: as written, by initials, in another order, with a slip, or by the family name alone."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import defaultdict

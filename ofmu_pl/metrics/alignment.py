@@ -1,7 +1,5 @@
 """How far the gradients of forget rows agree, which foretells what relearning some of them brings back of others."""
 
-from __future__ import annotations
-
 from ofmu_pl.metrics.result import Metric
 
 ALIGNMENT = Metric("gradient_alignment", higher_is_better=False, unit="cosine", group="forgotten")

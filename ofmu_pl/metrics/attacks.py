@@ -10,8 +10,6 @@ Features come from (N, C) log-probabilities, each row summing to 1 in probabilit
 they use them. A NaN there makes its sample's feature NaN.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

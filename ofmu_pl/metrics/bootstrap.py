@@ -1,7 +1,5 @@
 """Intervals of means over items, and tests of their differences: how much a metric would vary with other items."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Metrics of multiple choice: accuracy of the likeliest letter, WMDP's efficacy, MMLU as utility."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Definitions, by which codes that give different numbers for one metric differ; one is written beside every number."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

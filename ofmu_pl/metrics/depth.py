@@ -10,8 +10,6 @@ and of what it holds the unlearned model has erased
     LER_l = clip(Delta_l^unl / Delta_l^ret, 0, 1),     UDS = sum_KE Delta_l^ret LER_l / sum_KE Delta_l^ret
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 Array = np.ndarray

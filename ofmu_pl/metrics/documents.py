@@ -1,7 +1,5 @@
 """Metrics of texts without questions: what a model still knows of the documents themselves, token by token."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import product
 

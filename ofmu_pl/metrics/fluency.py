@@ -3,8 +3,6 @@
 A short answer repeats nothing, and a list repeats much: read both figures beside the retrained model's.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

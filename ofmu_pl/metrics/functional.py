@@ -5,8 +5,6 @@ Losses are mean negative log-likelihoods of an answer in nats per token, over al
 nats, since exp(-23) = 1e-10. The default adds nothing.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Literal

@@ -1,7 +1,5 @@
 """The suite of image classification as a torchmetrics metric: fed batch by batch, gathered from all ranks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

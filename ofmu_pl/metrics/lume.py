@@ -1,7 +1,5 @@
 """LUME's metrics: what is completed, what is answered, and the forms of its one number."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

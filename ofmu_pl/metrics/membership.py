@@ -1,7 +1,5 @@
 """Membership inference: can a score tell forgotten rows from rows that were never trained on?"""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import stats
 

@@ -1,7 +1,5 @@
 """MUSE's metrics: passages that are continued, questions that are answered, and what its attack still finds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

@@ -12,8 +12,6 @@ Where whole models differ in their mean loss, half-trained (.32) or on rows that
 too often, for one second model does not tell how much; so retain rows have no p.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 

@@ -3,8 +3,6 @@
 The layout is that of locuslab/open-unlearning d3d7cf9: metric -> {agg_value, value_by_index: {index: {...}}}.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

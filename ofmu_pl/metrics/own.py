@@ -1,7 +1,5 @@
 """A metric of the user's own, beside those that a suite computes."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Your data: how far forget rows are from held-out rows, also without a retrained model; and benchmarks beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 

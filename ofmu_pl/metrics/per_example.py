@@ -11,8 +11,6 @@ unlearning_evaluation). U-LiRA (Hayes et al. 2024, arXiv 2403.01218) fits a norm
 of their densities.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """ROUGE-L: how much of a true text somebody has said, in its order, in any script."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial

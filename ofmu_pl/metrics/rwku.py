@@ -1,7 +1,5 @@
 """RWKU's metrics: how much of the answers a model still gives at each level, about its subjects and about others."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """How likely an answer is to appear among several samples."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import comb
 

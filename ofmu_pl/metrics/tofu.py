@@ -1,7 +1,5 @@
 """TOFU's suite: from scores of one model (and of a retrained one) to named metrics with goals."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 

@@ -1,7 +1,5 @@
 """TOFU's quantities item by item, and the metrics that are means of them."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

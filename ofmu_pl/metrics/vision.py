@@ -4,8 +4,6 @@ As in Jia et al. 2023 (arXiv 2304.04934) and SalUn (Fan et al. 2024, arXiv 2310.
 number is good where it is near the retrained model's, not where it is high.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Methods as LightningModules."""
 
-from __future__ import annotations
-
 from lazy_loader import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

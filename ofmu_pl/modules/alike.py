@@ -1,7 +1,5 @@
 """Which held-out tokens a forget token is like, the level that it gets from them, how far it is, and who is alike."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

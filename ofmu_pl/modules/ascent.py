@@ -1,7 +1,5 @@
 """Who takes the ascent steps of OFMU's lower level: nobody (plain steps), an Adam, the outer Adam, or Polyak's rule."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Literal

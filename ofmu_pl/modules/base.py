@@ -1,7 +1,5 @@
 """Methods as LightningModules: one ``training_step`` is one outer iteration and one counted optimizer step."""
 
-from __future__ import annotations
-
 import time
 from contextlib import nullcontext
 from functools import partial

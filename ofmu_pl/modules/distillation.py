@@ -1,7 +1,5 @@
 """Forgetting by a made-up distribution: the true token lowered (UNDIAL) or left out (CE-U), or one answer (JensUn)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

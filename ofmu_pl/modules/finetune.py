@@ -1,7 +1,5 @@
 """Training on one split: makes the target (``full``) and the retrained model (``retain``); L1Sparse has a penalty."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Methods that ask how much each weight matters to rows: noise by it (Fisher forgetting), or weights shrunk (SSD)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap

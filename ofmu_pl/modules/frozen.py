@@ -1,7 +1,5 @@
 """The frozen copy: the network as it was before the first step, which some methods compare the network with."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

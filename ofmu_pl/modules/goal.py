@@ -24,8 +24,6 @@ surest of before the first step gets the lowest loss. An image has one "token", 
 Nothing here is learned from a retrained model. Forgetting further than held-out rows would be a leak of its own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Gradient ascent on the forget rows, alone or against a retain term: plain, or token by token (WGA, SatImp)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

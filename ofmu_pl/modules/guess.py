@@ -5,8 +5,6 @@ become less surprising than the right one. A pull towards a guess leaves neither
 place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Influence unlearning: one Newton step from the model on all images to the one without the forget images."""
 
-from __future__ import annotations
-
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 from torch.func import functional_call, jvp, vjp

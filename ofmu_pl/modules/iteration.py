@@ -1,7 +1,5 @@
 """What a method says of itself, and what one outer iteration of it does: no hook of Lightning's is here."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The lower level's loss L_f, which the ascent raises, and what bounds it."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

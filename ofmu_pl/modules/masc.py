@@ -1,7 +1,5 @@
 """MASC: true tokens lose their lead over their rivals, and the run ends by itself."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

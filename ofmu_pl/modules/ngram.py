@@ -9,8 +9,6 @@ of parts of each kind that a place has. The part that copies from the text at ha
 Twenty questions and two tokens were chosen by the likelihood of held-out rows.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise

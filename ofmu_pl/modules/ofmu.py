@@ -10,8 +10,6 @@ forget loss and ``gradient_clip`` keep it stable. The defaults are the paper's f
 form that ships is in the configurations (docs/ofmu.md).
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial

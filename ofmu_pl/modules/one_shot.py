@@ -1,7 +1,5 @@
 """Methods that compute one displacement of the weights and are done; and the controls that displace nothing."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 
 import torch

@@ -1,7 +1,5 @@
 """PDU: forgetting under the constraint that the retain loss stays below a bound, by primal and dual steps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Preference optimisation against the forget answers: NPO, SimNPO, CATNIP, DPO."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -14,8 +14,6 @@ With g_f the gradient of a forget loss that is *minimised* (NPO's, or minus a lo
 docs/methods.md says where the published codes differ from the papers and from this, and what OFMU's similarity adds.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Losses of answers under the frozen model, computed once so that preference methods hold no second model."""
 
-from __future__ import annotations
-
 import hashlib
 import unicodedata
 import zlib

@@ -1,7 +1,5 @@
 """Random labels on the forget images, and SalUn: the same on the most salient weights alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """RMU: hidden states of forget rows are sent to a random place (Li et al. 2024, WMDP)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Checks, each on a few samples, of whether OFMU's engine gives right derivatives of the network at hand."""
 
-from __future__ import annotations
-
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
 

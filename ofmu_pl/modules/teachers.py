@@ -1,7 +1,5 @@
 """Forgetting by teachers, whom the network imitates or is pushed away from: SCRUB, bad teacher, UNDO."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """The base of first-order methods: a forget term and a retain term, weighed and descended together."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager

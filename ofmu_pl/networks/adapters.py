@@ -1,7 +1,5 @@
 """Which parameters are trained: all, some by name, or low-rank adapters beside frozen ones."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

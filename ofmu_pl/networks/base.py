@@ -1,7 +1,5 @@
 """What a method needs to know of a network: how to make it, and what its per-sample losses are."""
 
-from __future__ import annotations
-
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Any image classifier as a network to unlearn: a class of the user's own, an object, or a name of torchvision's."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import inspect

@@ -1,7 +1,5 @@
 """Hugging Face causal language models as networks to unlearn."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A language model that is in memory already, for notebooks and other programs."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager

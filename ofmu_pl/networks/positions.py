@@ -1,7 +1,5 @@
 """What a language model can read: how many positions it has, and a refusal of rows that ask for more."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

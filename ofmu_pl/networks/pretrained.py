@@ -1,7 +1,5 @@
 """Loads trained language models from a folder or the hub, whole and in float32, or says why it refuses them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

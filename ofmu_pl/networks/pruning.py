@@ -1,7 +1,5 @@
 """Prunes the matrices of a network: the weights that are nearest to 0 become 0, and no other changes."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -6,8 +6,6 @@ computes in float32 on weights that were rounded once, and differences of its gr
 float32; under bf16-mixed the products are of bfloat16. bitsandbytes does alike with weights in 4 bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Literal
 

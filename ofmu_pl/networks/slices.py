@@ -3,8 +3,6 @@
 Parameters are cut in their first dimension (FSDP2), and a file's tensors lie row by row: a rank's rows are one piece.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 A tensor that is absent would stay random.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path

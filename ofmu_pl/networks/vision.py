@@ -1,7 +1,5 @@
 """Image classifiers as networks to unlearn, with a policy for BatchNorm's statistics."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """What a dry run has tried, in order, and where it ended."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ Fake tensors have shapes and types but no numbers, while autograd, optimizers, F
 storages that they keep and free for real. Workspaces inside kernels are not seen.
 """
 
-from __future__ import annotations
-
 import weakref
 
 from torch import Tensor, UntypedStorage

@@ -1,7 +1,5 @@
 """What an iteration takes, as a table: parameters, memory of each GPU, gradients, and where it fits."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from rich.console import Console

@@ -1,7 +1,5 @@
 """How many processes a trainer's configuration starts, and how they share a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

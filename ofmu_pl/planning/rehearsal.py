@@ -6,8 +6,6 @@ for GPUs. Blank rows stand for data that would have to be downloaded. A ledger c
 tensors, so that no formula of a method's memory is needed here.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

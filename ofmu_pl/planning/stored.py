@@ -1,7 +1,5 @@
 """What fake tensors do not tell of a network's weights: those in 4 bits, and what the host holds of them."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from ofmu_pl.networks.base import Network

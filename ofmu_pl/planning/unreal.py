@@ -5,8 +5,6 @@ and a ledger counts what it would take. Nothing of a network's size is allocated
 labels, row numbers) stay real, since the way that a program takes depends on them.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """What attacks brought back, by attack, method and replicate, and what needs many runs of a method, as tables."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What does not belong together is taken apart, what is missing is named: one sentence each."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

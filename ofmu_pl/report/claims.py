@@ -1,7 +1,5 @@
 """What the paper says in words, held against our numbers: reproduced, contradicted or not decidable, and why."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Reads a folder of runs. What is half-written, doubled, mixed or broken becomes a sentence; the rest is kept."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """``python -m ofmu_pl report FOLDER``."""
 
-from __future__ import annotations
-
 import re
 from itertools import chain
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tables of an experiment."""
 
-from __future__ import annotations
-
 import math
 from itertools import chain
 

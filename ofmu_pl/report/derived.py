@@ -1,7 +1,5 @@
 """Numbers about runs that are no metric of ``results.json``: costs as ratios, analyses, scores, grid points."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a run keeps where it has forgotten as much as retraining does, read off its own course."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

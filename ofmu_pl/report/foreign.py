@@ -1,7 +1,5 @@
 """Models that open-unlearning evaluated, as rows beside those of a benchmark."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ofmu_pl.metrics.functional import forget_quality_distance

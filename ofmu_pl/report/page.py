@@ -3,8 +3,6 @@
 What stands where is in ``page.html.jinja``; jinja2 escapes all text of others for it.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The paper's numbers, each with how far it can be believed, beside ours. ``published.csv`` holds them as printed."""
 
-from __future__ import annotations
-
 import csv
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The tables of requests one after another: what is still known, what came back, what was kept, what it cost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """The main table of an experiment: all methods beside the model before and the retrained one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import chain

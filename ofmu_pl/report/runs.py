@@ -1,7 +1,5 @@
 """What a report is made of: experiments, their runs, and the values of metrics, all as ``results.json`` has them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

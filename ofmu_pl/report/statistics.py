@@ -1,7 +1,5 @@
 """What a few seeds allow to say: spreads, paired tests with their limits, distance to the retrained model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

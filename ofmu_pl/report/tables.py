@@ -1,7 +1,5 @@
 """One table, written as Markdown, CSV or LaTeX (table.html.jinja: as HTML). All text is escaped for where it goes."""
 
-from __future__ import annotations
-
 import csv
 import html
 import io

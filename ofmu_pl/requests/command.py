@@ -1,7 +1,5 @@
 """The command ``requests``: each method unlearns all requests in turn, and everything is measured after each."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is asked for, requests in turn, and the ordinary runs that follow: each from the model of the one before."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The state of all sequences: read from what runs left, and kept in ``requests.json``."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from itertools import chain

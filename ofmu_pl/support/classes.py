@@ -1,7 +1,5 @@
 """Classes that configurations name: nothing else is ever called, whoever wrote the configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from importlib import import_module
 from inspect import isfunction

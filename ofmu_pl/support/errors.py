@@ -1,7 +1,5 @@
 """Errors that a user can mend: one sentence each, which the command line prints without a traceback."""
 
-from __future__ import annotations
-
 from math import inf
 from typing import SupportsIndex
 

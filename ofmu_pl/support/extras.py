@@ -1,7 +1,5 @@
 """Packages that not everybody needs, each with an extra of this one: ``pip install 'ofmu_pl[images]'``."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType

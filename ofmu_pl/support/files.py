@@ -1,7 +1,5 @@
 """Files: outputs appear whole or not at all, names never lead out of a folder, JSON never fills the memory."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import hashlib

@@ -1,7 +1,5 @@
 """Requests to the model hub, so that a machine without a network fails in seconds, not minutes."""
 
-from __future__ import annotations
-
 import os
 import socket
 from functools import cache

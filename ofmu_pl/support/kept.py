@@ -1,7 +1,5 @@
 """Keeps results by content: named by the facts they follow from, checked by their sums, made anew if damaged."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A limit of time for what configurations and models bring: regular expressions and chat templates."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

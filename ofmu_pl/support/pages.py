@@ -1,7 +1,5 @@
 """Templates of pages that need nothing else: no script, no request; ``page.css`` is the style of all of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What the processes of one run tell each other, whole Python objects; a process alone has only itself to ask."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Where a result comes from: code, data and versions, written beside every output, and compared before numbers are."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform

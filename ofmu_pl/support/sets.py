@@ -1,7 +1,5 @@
 """Names of evaluation sets, which data modules give and metrics know."""
 
-from __future__ import annotations
-
 SETS = {
     "forget": "forget",
     "forget_paraphrased": "forget_paraphrased",

@@ -1,7 +1,5 @@
 """Configurations that come with the package, by name: ``ofmu_pl:tofu.yaml`` stands for the file wherever it lies."""
 
-from __future__ import annotations
-
 import re
 from difflib import get_close_matches
 from itertools import takewhile

@@ -1,7 +1,5 @@
 """Times as people say them, and tables of which a terminal cuts nothing, however narrow it is."""
 
-from __future__ import annotations
-
 import sys
 
 from rich.console import Console

@@ -1,7 +1,5 @@
 """What differs from one machine to another in paths of configurations: variables, and where the package lies."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """The version of results, which changes with the numbers; it is in the key of everything kept and in provenance."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

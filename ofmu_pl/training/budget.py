@@ -1,7 +1,5 @@
 """Stops a run when its work is done: the fair way to compare methods whose iterations cost differently."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import lightning.pytorch as pl

@@ -1,7 +1,5 @@
 """Checkpoints that a run can safely go on from: written whole or not at all, verified before they are used."""
 
-from __future__ import annotations
-
 import pickle
 import re
 import zipfile

@@ -1,7 +1,5 @@
 """The outer step and its guards: numbers that no model can have reach neither the weights nor a checkpoint."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable

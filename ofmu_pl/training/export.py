@@ -1,7 +1,5 @@
 """Leaves the trained network as a folder that says what it was trained on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM (which schedulers send before they take a machine away): one sentence, exit code 130 or 143."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """What a run has to say and nobody can use: warnings without a remedy, and in a notebook the talk of trainers."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """From one device to many: Lightning's DDP, and FSDP2 by its ``ModelParallelStrategy``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """How long a run takes: a sentence, and one progress bar over all iterations; Lightning's starts anew every epoch."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from itertools import pairwise

@@ -3,8 +3,6 @@
 Scalars go to TensorBoard's event files, or to ``metrics.csv`` where TensorBoard is not installed.
 """
 
-from __future__ import annotations
-
 import resource
 import sys
 from collections.abc import Iterable, Mapping

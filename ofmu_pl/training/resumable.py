@@ -1,7 +1,5 @@
 """Runs that can be resumed: settings in each checkpoint, one more checkpoint when the run is stopped, and the end."""
 
-from __future__ import annotations
-
 import re
 import signal
 import sys

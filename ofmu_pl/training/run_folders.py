@@ -1,7 +1,5 @@
 """The folders of a method's runs, ``version_0``, ``version_1``, ...: one per run, held by one process at a time."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What of a configuration two runs must have in common for one to go on from the other's checkpoint."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

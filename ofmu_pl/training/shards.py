@@ -3,8 +3,6 @@
 torch.distributed.checkpoint unpickles ``.metadata``, and every value that is no tensor, without restriction.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 import math

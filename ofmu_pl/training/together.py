@@ -1,7 +1,5 @@
 """Forward passes of a network in shards without gradients, of which every rank makes a number of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 

@@ -1,7 +1,5 @@
 """What unlearning leaves: the model, the numbers, and the ways to keep both."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace

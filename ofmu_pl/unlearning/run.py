@@ -1,7 +1,5 @@
 """A run of Lightning's trainer without a word but warnings, and its result."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import tempfile

@@ -1,7 +1,5 @@
 """``ofmu_pl.unlearn``: rows or images of one's own out of a model that is in memory, in one call."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from contextlib import nullcontext

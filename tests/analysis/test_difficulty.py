@@ -1,7 +1,5 @@
 """From folders of models to difficulty and alignment: a tiny Llama, and small classifiers of digits."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

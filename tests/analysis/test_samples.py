@@ -1,7 +1,5 @@
 """Gradients and embeddings of samples, against those worked out by hand."""
 
-from __future__ import annotations
-
 import copy
 import math
 

@@ -1,7 +1,5 @@
 """The index by hand, term by term, and correlations, against scipy's own."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``attack``: three models, one table; what was found is read again, and a wrong word is one sentence."""
 
-from __future__ import annotations
-
 import json
 from shutil import copytree
 

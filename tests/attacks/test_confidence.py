@@ -1,7 +1,5 @@
 """Confidences of forgotten rows, over many runs of one method: images by the command line, figures by hand."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Depth score: 0 for the target and 1 for the retrained model, and spans of entities in any tokenizer's tokens."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

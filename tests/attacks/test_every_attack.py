@@ -1,7 +1,5 @@
 """What holds of every attack: gradients as declared, the same again, broken models, settings out of range."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 from inspect import signature

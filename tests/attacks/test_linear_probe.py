@@ -1,7 +1,5 @@
 """Linear probe: chance on the retrained model, all on the target, and what the last layer hides."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

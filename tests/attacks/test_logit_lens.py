@@ -1,7 +1,5 @@
 """Logit lens: the last layer is the model, the target says all and the retrained model nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Prompts: every way asks for what it says, and the best one counts."""
 
-from __future__ import annotations
-
 from copy import copy
 from dataclasses import replace
 

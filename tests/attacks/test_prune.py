@@ -1,7 +1,5 @@
 """Prune: what is left without the smallest weights, beside the retrained model and the target."""
 
-from __future__ import annotations
-
 import pytest
 
 from ofmu_pl import Prune

@@ -1,7 +1,5 @@
 """Quantise: what rounding gives back, beside the retrained model and the target."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Relearn: what is found is the peak of its curve, and the source ``form`` shows held-out rows alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Held-out relearning: shown and asked authors are others, the target knows, the retrained model guesses."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sample: what is drawn has the probabilities that the model gives it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

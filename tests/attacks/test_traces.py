@@ -1,7 +1,5 @@
 """Traces: nothing in equal or exchangeable answers, all of a habit, and two retrained models as the control."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which attacks follow from finished runs, and what becomes of those that fail."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The command itself on digits: killed in the middle, started again, with methods that fail."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import fcntl

@@ -1,7 +1,5 @@
 """Every shipped benchmark, planned without a run."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

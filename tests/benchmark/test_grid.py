@@ -1,7 +1,5 @@
 """Which runs follow from experiments, and when two are the same run."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Models prepared for runs, and compared after them: text, from nothing."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

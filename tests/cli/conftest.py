@@ -1,7 +1,5 @@
 """The real command line, in this process, on a corpus and a network that take seconds."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Each payload would leave the file ``mark``; where it is not obvious, a test first lets it.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import shutil

@@ -1,7 +1,5 @@
 """Images through the real command line: originals made once, results, bad input."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

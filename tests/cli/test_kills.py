@@ -1,7 +1,5 @@
 """Killed at any of its file operations, a command given again leaves what an undisturbed one does, in every detail."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

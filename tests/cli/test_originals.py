@@ -1,7 +1,5 @@
 """Target and retrained model from a base model: trained once, then what the run is measured against."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

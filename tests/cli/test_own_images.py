@@ -1,7 +1,5 @@
 """Images and a classifier of the user's own through the real command line: photographs of CIFAR-10 in folders."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

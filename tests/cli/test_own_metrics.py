@@ -1,7 +1,5 @@
 """A metric of the user's own, named by its class on the command line, goes where the suite's go."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

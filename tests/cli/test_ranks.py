@@ -1,7 +1,5 @@
 """Two processes by the command line: the same results, one set of files."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Wrong words: one sentence on stderr that names the option, exit code 2; refused values: the same, exit code 1."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

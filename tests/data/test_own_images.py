@@ -1,7 +1,5 @@
 """Images of the user's own: folders and data sets become splits, and what cannot be unlearned is refused by name."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

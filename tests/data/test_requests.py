@@ -1,7 +1,5 @@
 """Data of one request among others: what others name is not retained, and is measured under its own name."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Two ranks do what one does: OFMU with both engines and baselines, under DDP and FSDP2, in float64."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import shutil

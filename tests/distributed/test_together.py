@@ -1,7 +1,5 @@
 """What two ranks with shards score, with unequal numbers of rows, equals what one process does."""
 
-from __future__ import annotations
-
 from functools import partial
 from unittest import mock
 

@@ -1,7 +1,5 @@
 """Answers that branch off others, and what a model says begun by its scores, against one whole sequence at a time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

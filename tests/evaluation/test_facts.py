@@ -1,7 +1,5 @@
 """Losses of the facts in answers, against a direct computation, and what is said of them."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

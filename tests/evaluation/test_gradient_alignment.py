@@ -1,7 +1,5 @@
 """How far forget rows' gradients agree, from one sum of unit vectors, against all pairs one by one."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import combinations
 from types import SimpleNamespace

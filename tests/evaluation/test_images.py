@@ -1,7 +1,5 @@
 """Scores of images, shared by ranks."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """Prompts read once and continued, against one whole sequence at a time."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

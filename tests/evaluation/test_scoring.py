@@ -1,7 +1,5 @@
 """Evaluation sets scored in one pass, against slow and independent ways and against open-unlearning's log."""
 
-from __future__ import annotations
-
 import json
 import zlib
 

@@ -1,7 +1,5 @@
 """lm-eval's tasks on a model in memory: tasks of one's own without a network, their numbers, and what is wrong."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """The rows that name a person, in every form that files have."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 

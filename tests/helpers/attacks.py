@@ -1,7 +1,5 @@
 """What attacks would have found, with known numbers: curves along steps, samples and names, and none."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ofmu_pl.support.records.results import AttackRecord

@@ -1,7 +1,5 @@
 """Small smooth float64 networks with a forget and a retain batch, and independent derivatives of Phi for them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """Rows on citizens, their files, runs on them, and a small GPT-2 that learns them in seconds."""
 
-from __future__ import annotations
-
 import json
 
 import torch

@@ -1,7 +1,5 @@
 """Folders as ``benchmark`` leaves them, with known numbers: one experiment of every kind."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A small Llama that knows rows by heart, and one that never saw the forgotten ones, as subjects of attacks."""
 
-from __future__ import annotations
-
 import random
 
 import torch

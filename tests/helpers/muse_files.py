@@ -1,7 +1,5 @@
 """MUSE's files, made from Authors as running texts."""
 
-from __future__ import annotations
-
 import json
 
 from ofmu_pl.data.authors_corpus import corpus

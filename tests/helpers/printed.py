@@ -1,7 +1,5 @@
 """What the pages print: their blocks of code, and the commands and options in them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A reader's folder: all that the pages' commands and Python name and that is the reader's own."""
 
-from __future__ import annotations
-
 import csv
 import shutil
 from pathlib import Path

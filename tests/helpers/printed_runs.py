@@ -1,7 +1,5 @@
 """How each printed command runs in the slow test: shortened, as a dry run, or not at all, and then why."""
 
-from __future__ import annotations
-
 from tests.helpers.printed import ours
 
 _FEW = "--trainer.max_steps 2 --evaluation.rows 4 --evaluation.max_new_tokens 4 --evaluation.every_n_steps null".split()

@@ -1,7 +1,5 @@
 """RWKU's files, of invented towns."""
 
-from __future__ import annotations
-
 import json
 
 TOWNS = {"1_Old_Falbro": "Kesh", "2_Mirra": "Dorn", "10_Tal": "Ulm"}

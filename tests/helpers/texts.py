@@ -1,7 +1,5 @@
 """A small float64 Llama without ties, conversations for it, and slow ways to get what it says."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM

@@ -1,7 +1,5 @@
 """Attack features against exact arithmetic, the attack against scikit-learn called by hand."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from decimal import Decimal, localcontext

@@ -1,7 +1,5 @@
 """Bootstrap intervals against the normal theory of means."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Unlearning Depth Score by loops over rows and layers, as the released code computes it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

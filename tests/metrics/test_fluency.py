@@ -1,7 +1,5 @@
 """Repetition and entropy of texts against closed forms."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

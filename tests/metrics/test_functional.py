@@ -1,7 +1,5 @@
 """The equations, against other ways to compute them and against edge cases."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The torchmetrics class: what the pure functions say, on one rank and on two."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

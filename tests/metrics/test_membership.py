@@ -1,7 +1,5 @@
 """Membership attacks against brute force."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Distances between three models, against their nulls."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

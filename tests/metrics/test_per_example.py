@@ -1,7 +1,5 @@
 """Scores of one example at a time: against brute force, closed forms, and cases counted by hand."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations_with_replacement
 

@@ -1,7 +1,5 @@
 """Samples that hold an answer: estimates against all choices, and an exact figure against powers."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

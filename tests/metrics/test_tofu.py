@@ -1,7 +1,5 @@
 """The suite, against stored logs of real 7B runs and of open-unlearning on the tiny models."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The suite of image classifiers, against numbers worked out by hand."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence

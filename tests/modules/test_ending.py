@@ -1,7 +1,5 @@
 """Where a run of any method ends, and which weights it keeps."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

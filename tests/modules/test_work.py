@@ -1,7 +1,5 @@
 """The work of every method, counted by hooks on what its networks multiply, is what it says."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 
 import pytest

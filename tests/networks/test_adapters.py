@@ -1,7 +1,5 @@
 """Adapters on layers that share their weights, merged into a model that computes the same."""
 
-from __future__ import annotations
-
 import copy
 import json
 from types import SimpleNamespace

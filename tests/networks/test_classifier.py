@@ -1,7 +1,5 @@
 """Classifiers of the user's own: weights in other programs' forms, what does not fit, and what a model is kept by."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Hidden states of all layers, and the same model with other ones put in, against the architectures' own modules."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM

@@ -1,7 +1,5 @@
 """Pruned matrices: exactly so many zeros, where the smallest weights were."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

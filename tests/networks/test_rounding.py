@@ -1,7 +1,5 @@
 """Rounded matrices, against levels searched one by one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

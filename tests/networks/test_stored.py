@@ -1,7 +1,5 @@
 """Frozen bases in fewer bits: what they compute, against a base in float32 whose matrices were rounded alike."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """``fit --dry_run``: what passes without weights and devices, and mistakes that are seen."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """``fit --dry_run`` on every configuration that is shipped: minutes for all, most of them for models of 7B."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

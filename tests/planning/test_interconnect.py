@@ -1,7 +1,5 @@
 """What FSDP2's ranks send each other for one gradient, against the formula of docs/hardware.md."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 import pytest

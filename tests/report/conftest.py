@@ -1,7 +1,5 @@
 """One synthetic benchmark with its report, which several tests look at."""
 
-from __future__ import annotations
-
 import pytest
 
 from ofmu_pl.report import report

@@ -1,7 +1,5 @@
 """What attacks brought back: the table, the column of the main table, the figures; what is missing is said."""
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import replace

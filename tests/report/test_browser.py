@@ -1,7 +1,5 @@
 """The page in a real Chromium, without network."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """Each statement of the paper can come out all three ways."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

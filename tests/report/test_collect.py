@@ -1,7 +1,5 @@
 """Bad input becomes one sentence, and the rest stays."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Utility at equal forgetting, on histories made by hand."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest

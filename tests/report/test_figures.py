@@ -1,7 +1,5 @@
 """Every figure has named axes, a legend where it needs one, and the same colours."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from matplotlib import rc_context

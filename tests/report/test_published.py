@@ -1,7 +1,5 @@
 """The paper's numbers: as printed, marked by credibility, beside the right ones of ours."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The command: what it writes, prints and refuses; nothing of others is trusted."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import json

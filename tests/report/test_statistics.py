@@ -1,7 +1,5 @@
 """Statistics against hand-worked numbers and against each other."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The four formats: numbers survive, text of others stays text."""
 
-from __future__ import annotations
-
 import csv
 import html
 import io

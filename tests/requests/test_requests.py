@@ -1,7 +1,5 @@
 """The command itself: a sequence that was killed and went on, one that got longer, and what ``validate`` says of it."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

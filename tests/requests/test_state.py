@@ -1,7 +1,5 @@
 """What is asked for, how results become a matrix, and what may change between two starts."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import wraps

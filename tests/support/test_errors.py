@@ -1,7 +1,5 @@
 """Numbers out of their range are refused where they are taken, in a sentence that names the option."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Without a network what would be downloaded is refused at once, unless the user points at the hub's cache."""
 
-from __future__ import annotations
-
 import datasets
 import pytest
 

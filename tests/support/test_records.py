@@ -1,7 +1,5 @@
 """Files of runs and benchmarks: what is written is read again, older ones are filled in, others are refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

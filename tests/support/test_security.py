@@ -1,7 +1,5 @@
 """No code of ours runs what it reads; names stay below their folder; sizes are looked at before memory is taken."""
 
-from __future__ import annotations
-
 import ast
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Tables on narrow terminals: every word and number is there."""
 
-from __future__ import annotations
-
 import io
 import re
 

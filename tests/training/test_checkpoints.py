@@ -1,7 +1,5 @@
 """Which checkpoints a run goes on from: sound ones, of runs with the same settings; ``last`` passes over all others."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The methods that the pages print do what they say; ``tests/release/test_runs.py`` runs all that they print."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """``ofmu_pl.unlearn``: the command line's numbers on a loaded model, which it leaves fit for use; and bad input."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import json

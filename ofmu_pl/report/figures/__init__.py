@@ -1,7 +1,5 @@
 """Which figures an experiment gets, with the words below them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

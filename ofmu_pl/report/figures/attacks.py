@@ -1,7 +1,5 @@
 """One figure an attack: its curves on each method's model, beside the retrained model and the target."""
 
-from __future__ import annotations
-
 from itertools import chain
 
 import numpy as np

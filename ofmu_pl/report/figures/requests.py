@@ -1,7 +1,5 @@
 """Figures of requests one after another: what is still known of each after each, and the drift of what must stay."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.figure import Figure
 

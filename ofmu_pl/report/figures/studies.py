@@ -1,7 +1,5 @@
 """Figures of methods side by side, and of studies: inner steps and penalty, unlearning difficulty."""
 
-from __future__ import annotations
-
 from itertools import chain, cycle
 
 import matplotlib as mpl

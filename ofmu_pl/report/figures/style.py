@@ -1,7 +1,5 @@
 """How figures look: one colour and marker a method throughout, ours in front, sizes that read at 1280 pixels."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from typing import Any

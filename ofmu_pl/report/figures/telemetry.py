@@ -1,7 +1,5 @@
 """What OFMU saw on its way: losses, similarity, gradients' norms, the penalty's size, and where Phi curves upwards."""
 
-from __future__ import annotations
-
 from itertools import chain
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """``benchmark.json``: what was asked for, what was chosen, and where each run is."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, get_args
 

@@ -4,8 +4,6 @@ A reader finds what a record's fields declare. Metrics are not checked: they are
 gives them, and a report names those that are missing or not finite.
 """
 
-from __future__ import annotations
-
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``requests.json``: requests one after another, what is still known of each after each, and what it cost."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from ofmu_pl.support.records.manifest import MethodRecord, Value

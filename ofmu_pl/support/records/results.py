@@ -1,7 +1,5 @@
 """What runs, attacks and jobs leave beside their models: the numbers, what produced them, and what went wrong."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Self
 
