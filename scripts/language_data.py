@@ -1,4 +1,4 @@
-"""Cuts the rows that the language benchmarks learn, forget and are asked about out of published data.
+"""Cuts the rows that the benchmarks of SmolLM2 learn, forget and are asked about out of published data.
 
     export OFMU_SHARED=FOLDER     # holds data/lume, data/knowundo, data/mmlu, data/tofu
     export OFMU_LANGUAGE=logs/language
@@ -6,17 +6,15 @@
     python scripts/make_smollm2.py $OFMU_LANGUAGE/SmolLM2-135M-Instruct     # for configs/benchmarks/smollm2.yaml
 
 ``people`` has five questions about each of LUME's invented persons: 8 to forget, 16 to retain, 16 that no model sees
-(of the same file as the 8). ``lume`` has more of them with their completions, and as many questions on stories (whose
-completions, 340 tokens long, are left out). ``knowundo`` has the first rows of each of KnowUnDo's files. Both are what
-a small model learns in minutes. ``tasks`` holds lm-eval's descriptions of what no model here is trained on: questions
-of MMLU in letters, TOFU's world facts with wrong answers beside the right one, and the wording of MMLU's questions.
+(of the same file as the 8). ``knowundo`` has the first rows of each of KnowUnDo's files. The model learns either in
+minutes. ``tasks`` holds lm-eval's descriptions of what no model here is trained on: questions of MMLU in letters,
+TOFU's world facts with wrong answers beside the right one, and the wording of MMLU's questions.
 """
 
 import argparse
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +47,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="folder to make")
     folder, shared = parser.parse_args().folder.absolute(), Path(os.environ["OFMU_SHARED"]) / "data"
-    forget, retain = (documents(shared / "lume" / f"{side}.jsonl") for side in ("forget", "retain"))
-    cut(folder / "people", forget, retain, {"Task2": (8, 16, 16)}, lambda row: kind(row) == "qa")
-    short = lambda row: row["task"] == "Task2" or kind(row) == "qa"  # noqa: E731
-    cut(folder / "lume", forget, retain, {"Task1": (10, 30, 30), "Task2": (10, 30, 30)}, short)
+    forget, retain = (persons(shared / "lume" / f"{side}.jsonl") for side in ("forget", "retain"))
+    sides = {"forget": forget[:8], "retain": retain[:16], "holdout": forget[8:24]}
+    for side, people in sides.items():
+        write(folder / "people" / f"{side}.jsonl", [row for rows in people for row in rows if kind(row) == "qa"])
     for name, rows in FIRST.items():
         write_json(folder / "knowundo" / name, read_json(shared / "knowundo" / name)[:rows])
     mmlu = read(shared / "mmlu/test_sample.jsonl")
@@ -64,36 +62,18 @@ def main() -> None:
     print(folder)
 
 
-def documents(path: Path) -> dict[str, dict[str, list[Row]]]:
-    """LUME's rows by task and document, which is what their ids begin with."""
-    found: dict[str, dict[str, list[Row]]] = {}
+def persons(path: Path) -> list[list[Row]]:
+    """LUME's rows on invented persons (Task 2), by person, whose name their ids begin with."""
+    found: dict[str, list[Row]] = {}
     for row in read(path):
-        document = re.sub(r"(sc|qa)\d+$", "", row["id"])
-        found.setdefault(row["task"], {}).setdefault(document, []).append(row)
-    return found
+        if row["task"] == "Task2":
+            found.setdefault(re.sub(r"(sc|qa)\d+$", "", row["id"]), []).append(row)
+    return list(found.values())
 
 
 def kind(row: Row) -> str:
     """``qa`` of a question, ``sc`` of a completion."""
     return re.sub(r"\d+$", "", row["id"])[-2:]
-
-
-def cut(
-    folder: Path,
-    forget: dict[str, dict[str, list[Row]]],
-    retain: dict[str, dict[str, list[Row]]],
-    sizes: dict[str, tuple[int, int, int]],
-    wanted: Callable[[Row], bool],
-) -> None:
-    """Write the wanted rows of so many documents to forget, to retain, and never seen, of each task."""
-    sides: dict[str, list[Row]] = {"forget": [], "retain": [], "holdout": []}
-    for name, (gone, kept, unseen) in sizes.items():
-        of_forget, of_retain = list(forget[name].values()), list(retain[name].values())
-        parts = of_forget[:gone], of_retain[:kept], of_forget[gone : gone + unseen]
-        for side, part in zip(sides, parts, strict=True):
-            sides[side] += [row for rows in part for row in rows if wanted(row)]
-    for side, rows in sides.items():
-        write(folder / f"{side}.jsonl", rows)
 
 
 def in_letters(row: Row) -> Row:

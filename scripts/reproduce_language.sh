@@ -8,7 +8,7 @@ export OFMU_SHARED="${OFMU_SHARED:-../shared}" OFMU_LANGUAGE="${OFMU_LANGUAGE:-l
 python scripts/language_data.py "$OFMU_LANGUAGE"
 python scripts/make_smollm2.py "$OFMU_LANGUAGE/SmolLM2-135M-Instruct"
 python scripts/rwku_data.py "$OFMU_LANGUAGE/SmolLM2-135M-Instruct" "$OFMU_LANGUAGE/facts"
-for name in smollm2 smollm2_facts language_tiny; do
+for name in smollm2 smollm2_facts; do
     python -m ofmu_pl benchmark --config "configs/benchmarks/$name.yaml" --workers "${WORKERS:-1}"
     python scripts/results.py "$name" "logs/$name"
 done

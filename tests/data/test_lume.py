@@ -152,11 +152,10 @@ def test_the_slices_of_the_benchmarks_share_no_person(shared, tmp_path, monkeypa
     monkeypatch.setattr("sys.argv", ["language_data.py", str(tmp_path)])
     importlib.import_module("language_data").main()
     read = lambda path: [json.loads(line) for line in path.read_text().splitlines()]  # noqa: E731
-    for name, sizes in {"people": [40, 80, 80], "lume": [70, 210, 210]}.items():
-        sides = [read(tmp_path / name / f"{side}.jsonl") for side in ("forget", "retain", "holdout")]
-        assert [len(rows) for rows in sides] == sizes
-        documents = [{r["id"].rstrip("0123456789")[:-2] for r in rows} for rows in sides]
-        assert len(set.union(*documents)) == sum(map(len, documents))
+    sides = [read(tmp_path / "people" / f"{side}.jsonl") for side in ("forget", "retain", "holdout")]
+    assert [len(rows) for rows in sides] == [40, 80, 80]
+    persons = [{row["id"].rstrip("0123456789")[:-2] for row in rows} for rows in sides]
+    assert len(set.union(*persons)) == sum(map(len, persons)) == 40
     held = str(tmp_path / "people/holdout.jsonl")
     data = LUME(str(tmp_path / "people"), holdout=held, eval_rows=40, tokenizer="gpt2")
     assert [len(rows) for rows in data.load()[1].values()] == [40, 40, 40, 40, 80]
