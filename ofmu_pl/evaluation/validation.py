@@ -30,6 +30,21 @@ class ValidationRows(pl.Callback):
     of validation images.
     """
 
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Refuse, before the run, data that hold nothing to choose settings by.
+
+        Raises:
+            UserError: All retain rows are evaluated, or there are no validation images.
+        """
+        data = data_of(trainer)
+        if data.modality == "text":
+            _unreported(data)
+        elif not len(data.evaluation_sets["validation"]):
+            raise UserError(
+                f"'{data.name}' has no validation images to choose settings by: set data.validation_fraction or "
+                "data.validation."
+            )
+
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Measure the weights that are kept, and write."""
         pl_module.ending.settle(pl_module)
@@ -37,15 +52,7 @@ class ValidationRows(pl.Callback):
         if data.modality != "text":
             return
         log_dir = trainer.log_dir  # takes all ranks
-        reported: set[Hashable] = set()
-        for evaluated in data.evaluation_sets.values():
-            reported |= set(map(_shown, evaluated))
-        rows = {name: list(range(len(data.splits[name]))) for name in ("forget", "retain")}
-        rows["retain"] = [i for i in rows["retain"] if _shown(data.splits["retain"][i]) not in reported]
-        if not rows["retain"]:
-            raise UserError(
-                f"'{data.name}' evaluates all retain rows: nothing is left to choose settings by, so give more."
-            )
+        rows = {"forget": list(range(len(data.splits["forget"]))), "retain": _unreported(data)}
         rng = np.random.default_rng(data.seed)
         means = {}
         for name, index in rows.items():
@@ -53,6 +60,19 @@ class ValidationRows(pl.Callback):
             means[name] = _probability(pl_module, data, name, chosen)
         if trainer.is_global_zero and log_dir is not None:
             write_json(Path(log_dir) / "validation.json", means)
+
+
+def _unreported(data: TextDataModule) -> list[int]:
+    """Retain rows that are in no evaluation set, at least one."""
+    reported: set[Hashable] = set()
+    for evaluated in data.evaluation_sets.values():
+        reported |= set(map(_shown, evaluated))
+    left = [i for i, row in enumerate(data.splits["retain"]) if _shown(row) not in reported]
+    if not left:
+        raise UserError(
+            f"'{data.name}' evaluates all retain rows: nothing is left to choose settings by, so give more."
+        )
+    return left
 
 
 def _probability(pl_module: Any, data: TextDataModule, split: str, index: list[int]) -> float:

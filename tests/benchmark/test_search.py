@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from ofmu_pl.benchmark.search import chosen, validation_score
-from ofmu_pl.data import Authors
+from ofmu_pl.data import Authors, Digits
 from ofmu_pl.evaluation import validation
 from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.metrics import probability
@@ -36,9 +36,6 @@ def test_scores(tmp_path):
     assert validation_score(write(tmp_path / "nan", "validation.json", {"forget": None, "retain": 0.4})) == 0
     assert validation_score(images(tmp_path / "random", 93.0, 98.0, 88.0)) == pytest.approx(-(3 + 0 + 2) / 3)
     assert validation_score(images(tmp_path / "class", 6.0, 95.0, 90.0, classwise=True)) == pytest.approx(-3)
-    side = {name: {"value": 9.0} for name in ("forget_accuracy", "RA")}
-    with pytest.raises(UserError, match="no validation images"):
-        validation_score(write(tmp_path / "none", "results.json", {"metrics": side, "before": side}))
 
 
 def test_the_best_that_did_not_fail(tmp_path):
@@ -81,9 +78,11 @@ def test_validation_rows_are_in_no_evaluation_set(authors, tmp_path, monkeypatch
         assert found[name] == pytest.approx(float(probability(scores.answer_loss).mean()), rel=1e-4)
 
 
-def test_rows_to_validate_on_must_exist(authors, tmp_path):
-    data, module, _ = authors
-    data.evaluation_sets = {"retain": data.splits["retain"]}
-    trainer = SimpleNamespace(datamodule=data, log_dir=str(tmp_path), is_global_zero=True)
-    with pytest.raises(UserError, match="nothing is left to choose settings by"):
-        validation.ValidationRows().on_train_end(trainer, module)
+def test_what_settings_are_chosen_by_must_exist_before_the_run(authors):
+    texts, _, _ = authors
+    texts.evaluation_sets = {"retain": texts.splits["retain"]}
+    images = Digits(forget_classes=[3], validation_fraction=0)
+    images.setup()
+    for data, match in ((texts, "nothing is left to choose settings by"), (images, "no validation images")):
+        with pytest.raises(UserError, match=match):
+            validation.ValidationRows().setup(SimpleNamespace(datamodule=data), None, "fit")
