@@ -205,7 +205,7 @@ def _work(job: Job, device: str | None) -> None:
 def _sentence(log: Path, cause: BaseException | None) -> str:
     if isinstance(cause, UserError | DivergedError):
         return str(cause)
-    said = re.findall(r"ofmu_pl: (?:error: )?(.+)", log.read_text(errors="replace"))
+    said = re.findall(r"ofmu_pl: (?!warning: )(?:error: )?(.+)", log.read_text(errors="replace"))
     if said:
         return str(said[-1])
     text = " ".join(f"{type(cause).__name__}: {cause}".split())

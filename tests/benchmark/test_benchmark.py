@@ -185,10 +185,13 @@ def test_a_start_without_work_runs_only_what_failed_and_may_be_mended(logs, capf
 
 def test_a_run_that_is_killed_fails_alone(tmp_path):
     ended = {}
-    jobs = [Job(tmp_path / name, name, call) for name, call in (("killed", os.abort), ("fine", os.getpid))]
+    warned = partial(exec, "print('ofmu_pl: warning: of something else'); raise RuntimeError('shapes')")
+    calls = {"killed": os.abort, "fine": os.getpid, "warned": warned}
+    jobs = [Job(tmp_path / name, name, call) for name, call in calls.items()]
     Pool(1, Live(1), PRELOAD).run(jobs, lambda job, sentence, fresh: ended.update({job.key: sentence}))
     assert ended["fine"] is None
     assert "exit code -6" in ended["killed"]
+    assert ended["warned"] == "RuntimeError: shapes", "a warning is not why it failed"
 
 
 @pytest.mark.parametrize(("later", "option"), [(True, "--data.forget"), (False, "--data.forget"), (True, "--config")])
