@@ -186,8 +186,6 @@ class Reader:
         """The run that ``latest`` points at in a folder of versions; ``None``: there is none that unlearned."""
         relative, latest = place.relative_to(self.folder), place / "latest"
         *scenario, method = [p for p in relative.parts if not p.startswith("seed_")] or [place.name]
-        if "-search-" in method:
-            return None
         newest = max(place.glob("version_*"), key=lambda p: p.stat().st_mtime)
         if not (latest / RESULTS).is_file():
             if not list(place.glob(f"version_*/{RESULTS}")):

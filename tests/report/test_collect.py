@@ -76,9 +76,11 @@ def test_runs_by_scenario_and_seed_are_found_without_a_manifest(tmp_path):
     for scenario in ("a", "b"):
         for seed in (0, 1):
             run(tmp_path / f"{scenario}/ofmu/seed_{seed}", seed)
-            run(tmp_path / f"{scenario}/ofmu-search-0/seed_{seed}", seed)
+            run(tmp_path / f"search/e/{scenario}/ofmu-0/seed_{seed}", seed)
+    run(tmp_path / "a/of-search-lr", method="NPO")
     (e,) = collect(tmp_path).experiments
-    assert {(r.scenario, r.method, r.seed) for r in e.finished} == {(s, "ofmu", k) for s in "ab" for k in (0, 1)}
+    found = {(r.scenario, r.method, r.seed) for r in e.finished}
+    assert found == {(s, "ofmu", k) for s in "ab" for k in (0, 1)} | {("a", "of-search-lr", 0)}
 
 
 @pytest.mark.parametrize(
