@@ -205,13 +205,15 @@ class Stages:
         self._jobs(jobs)
 
     def _verify(self, cell: Cell) -> None:
-        """Have a prepared model that is damaged made anew: what others start from is looked at before they do."""
+        """Have a prepared model that is damaged or gone made anew: what others start from is looked at first."""
         model = model_folder(self.folder, cell)
-        if Path(cell.folder).parts[0] == PREPARED and model.is_dir():
-            problem = damage(model)
-            if problem is not None:
-                warn_damaged(model, problem)
-                (self.folder / cell.folder / FINISHED).unlink(missing_ok=True)
+        if Path(cell.folder).parts[0] != PREPARED:
+            return
+        problem = damage(model) if model.is_dir() else None
+        if problem is not None:
+            warn_damaged(model, problem)
+        if problem is not None or not model.is_dir():
+            (self.folder / cell.folder / FINISHED).unlink(missing_ok=True)
 
     def _more_jobs(self, jobs: list[Job]) -> None:
         self.live.expect(len(jobs))
