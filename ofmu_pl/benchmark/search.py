@@ -19,20 +19,21 @@ def chosen(candidates: list[tuple[Options, Path | None]]) -> tuple[Options | Non
     and ``scores`` under the values of the options, ``null`` of one that failed.
     """
     best, most = None, -math.inf
+    by_value = len(set().union(*(options for options, _ in candidates))) == 1
     scores: dict[str, float | None] = {}
     for options, folder in candidates:
         score = None if folder is None else validation_score(folder)
         known = score is not None and math.isfinite(score)
-        value = _value(options)
+        value = _value(options, by_value)
         scores[value if isinstance(value, str) else json.dumps(value)] = score if known else None
         if score is not None and known and score > most:
             best, most = options, score
-    return best, {"choice": None if best is None else _value(best), "scores": scores}
+    return best, {"choice": None if best is None else _value(best, by_value), "scores": scores}
 
 
-def _value(options: Options) -> Value:
-    """What a candidate is known by: the value of its only option, or all."""
-    return next(iter(options.values())) if len(options) == 1 else options
+def _value(options: Options, by_value: bool) -> Value:
+    """What a candidate is known by: the value of the only option that any of them sets, or all its options."""
+    return next(iter(options.values())) if by_value else options
 
 
 def validation_score(run: Path) -> float:

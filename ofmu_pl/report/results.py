@@ -125,7 +125,7 @@ def _spent(experiment: Findings, scenarios: list[str], method: str) -> list[Entr
 def _setting(search: dict[str, Any]) -> str:
     """What a search chose, and of how many candidates."""
     choice, candidates = search.get("choice"), len(search.get("scores") or ())
-    text = f"{choice:g}" if isinstance(choice, int | float) else str(choice or "")
+    text = f"{choice:g}" if isinstance(choice, float) else "" if choice is None else str(choice)
     return f"{text} (of {candidates})" if text and candidates else text
 
 

@@ -51,6 +51,9 @@ def test_the_best_that_did_not_fail(tmp_path):
     assert chosen(candidates[:1]) == (None, {"choice": None, "scores": {"1": None}})
     both = {"lr": 1, "beta": 2}
     assert chosen([(both, run("d", 0.3))])[1]["choice"] == both
+    differing = chosen([({"lr": 0}, run("e", 0.3)), ({"beta": 0}, run("f", 0.4))])[1]
+    assert differing["choice"] == {"beta": 0}
+    assert list(differing["scores"]) == ['{"lr": 0}', '{"beta": 0}']
 
 
 @pytest.fixture

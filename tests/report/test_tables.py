@@ -7,9 +7,12 @@ import re
 
 import pytest
 
+from ofmu_pl.report.collect import collect
+from ofmu_pl.report.contents import tables
 from ofmu_pl.report.page import environment
 from ofmu_pl.report.statistics import Spread
 from ofmu_pl.report.tables import Entry, Table, figure, measured, tex, to_csv, to_latex, to_markdown
+from tests.helpers.folders import TEXT_BEFORE, TEXT_GOAL, results
 
 HOSTILE = "<script>alert(1)</script> | a_b & 100 % $x$ \\input{/etc/passwd} `c` ~~d~~ [e](http://f) #\n=1+1"
 
@@ -89,3 +92,14 @@ def test_measured(s, text, small):
 
 def test_figure_of_negative_numbers():
     assert [figure(x) for x in (-0.5, -1e-5, -20.0)] == ["-0.500", "-1e-05", "-20.00"]
+
+
+@pytest.mark.parametrize(("choice", "shown"), [(True, "True"), (False, "False"), (1e-4, "0.0001"), (3, "3")])
+def test_what_a_search_chose_is_shown_as_it_is(bench, choice, shown):
+    run = results(TEXT_GOAL, TEXT_BEFORE, TEXT_GOAL)
+    bench.experiment("e", "table", {("a", "ofmu", 0): run}, metrics=["model_utility"])
+    searched = {"a": {"choice": choice, "scores": {"x": 1, "y": 0}}}
+    bench.experiments["e"]["methods"]["ofmu"]["searched"] = searched
+    bench.save()
+    (first, *_) = tables(collect(bench.folder).experiments[0])
+    assert f"{shown} (of 2)" in to_markdown(first)
