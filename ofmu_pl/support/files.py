@@ -100,6 +100,7 @@ def replacing(path: Path) -> Iterator[Path]:
                 _sync(file)
         aside = path.is_dir() and not path.is_symlink()
         if aside:
+            erase(old)
             os.replace(path, old)
         try:
             os.replace(temporary, path)

@@ -37,7 +37,8 @@ def test_a_folder_takes_the_place_of_another_and_leaves_nothing_beside_it(model,
 
 def test_what_a_killed_process_of_this_number_left_is_no_hindrance(model, tmp_path):
     """Numbers of processes recur in containers."""
-    write(tmp_path / f".hf.{os.getpid()}.partial", "half")
+    for part in ("", ".old"):
+        write(tmp_path / f".hf{part}.{os.getpid()}.partial", "half")
     with replacing(model) as temporary:
         write(temporary, "new")
     assert (model / "weights").read_text() == "new"
