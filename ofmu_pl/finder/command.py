@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
+from unicodedata import normalize
 
 from ofmu_pl.data.own_files import Rows, read_source
 from ofmu_pl.finder.names import WORD, Hit, find
@@ -101,7 +102,7 @@ def _persons(names: Sequence[str]) -> str:
 
 
 def _found(rows: Rows, names: Sequence[str], least: float) -> Found:
-    texts = [" \N{MIDDLE DOT} ".join(texts_in(row)) for row in rows.rows]
+    texts = [normalize("NFC", " \N{MIDDLE DOT} ".join(texts_in(row))) for row in rows.rows]
     hits = sorted(find(texts, names), key=lambda hit: (-hit.score, hit.row))
     sure = [hit for hit in hits if hit.score >= least]
     about = {hit.row for hit in sure if not hit.inside}
@@ -112,9 +113,8 @@ def _found(rows: Rows, names: Sequence[str], least: float) -> Found:
 
 
 def _mention(hit: Hit, place: str, text: str) -> Mention:
-    begin = max(0, text.find(hit.words))
-    end = begin + len(hit.words)
-    return Mention(hit, place, text[max(0, begin - SHOWN // 2) : begin], text[end : end + SHOWN // 2])
+    end = hit.begin + len(hit.words)
+    return Mention(hit, place, text[max(0, hit.begin - SHOWN // 2) : hit.begin], text[end : end + SHOWN // 2])
 
 
 def _write_numbers(out: Path, found: Found, i: int, files: int) -> Path:

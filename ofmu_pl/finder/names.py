@@ -30,6 +30,7 @@ class Hit:
         row: Number of the row, from 0.
         name: The name that was sought.
         words: What stands in the row.
+        begin: Where they begin in the row's text, which is in Unicode's form NFC.
         score: How alike both are, in per cent: 100 as written, 50 the family name alone.
         inside: Whether the row is about something else: it has less than one mention in a hundred words.
     """
@@ -37,6 +38,7 @@ class Hit:
     row: int
     name: str
     words: str
+    begin: int
     score: float
     inside: bool
 
@@ -91,8 +93,9 @@ def find(texts: Sequence[str], names: Iterable[str]) -> list[Hit]:
             if found:
                 score, first, last = max(found, key=itemgetter(0))
                 spans = list(WORD.finditer(texts[i]))
-                said = texts[i][spans[first].start() : spans[last].end()]
-                hits.append(Hit(i, name, said, round(score, 1), len(found) * OFTEN < len(words[i])))
+                begin = spans[first].start()
+                said = texts[i][begin : spans[last].end()]
+                hits.append(Hit(i, name, said, begin, round(score, 1), len(found) * OFTEN < len(words[i])))
     return hits
 
 

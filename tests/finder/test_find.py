@@ -80,6 +80,16 @@ def test_the_page_escapes_what_rows_hold(tmp_path):
     assert "<mark>Eva Novak</mark>" in page
 
 
+def test_the_page_marks_the_words_where_they_stand(tmp_path):
+    texts = ["Novakova met a certain Novak.", unicodedata.normalize("NFD", "The café of Éva Novák.")]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    (tmp_path / "n.txt").write_text("Éva Novák", encoding="utf-8")
+    main(["find", "--rows", str(tmp_path / "a.jsonl"), "--names", str(tmp_path / "n.txt"), "--out", str(tmp_path)])
+    page = (tmp_path / "found.html").read_text(encoding="utf-8")
+    assert "Novakova met a certain <mark>Novak</mark>." in page
+    assert "The café of <mark>Éva Novák</mark>." in page
+
+
 @pytest.mark.parametrize("names", ["", "\n", None])
 def test_no_names_are_one_sentence(tmp_path, names, capsys):
     (tmp_path / "a.jsonl").write_text('{"text": "Eva"}\n')
