@@ -107,6 +107,7 @@ def code_of(*things: object) -> dict[str, str]:
     found = {}
     for kind in {type(thing) for thing in things}:
         path = Path(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
-        if path.is_file() and not ({"site-packages", "dist-packages"} & {*path.parts} or "ofmu_pl" in kind.__module__):
+        installed = {"site-packages", "dist-packages"} & {*path.parts} or kind.__module__.startswith("ofmu_pl.")
+        if path.is_file() and not installed:
             found[f"{kind.__module__}.{kind.__qualname__}"] = file_hash(path)
     return found

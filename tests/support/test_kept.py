@@ -158,10 +158,10 @@ def test_own_code_is_known_by_its_file(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     sums = []
     for value in ("one", "three"):
-        (tmp_path / "own_layers.py").write_text(f"import torch\nclass Mine(torch.nn.Linear):\n    value = '{value}'\n")
-        sys.modules.pop("own_layers", None)
+        (tmp_path / "own_ofmu_pl.py").write_text(f"import torch\nclass Mine(torch.nn.Linear):\n    value = '{value}'\n")
+        sys.modules.pop("own_ofmu_pl", None)
         importlib.invalidate_caches()
-        mine = importlib.import_module("own_layers").Mine(1, 1)
+        mine = importlib.import_module("own_ofmu_pl").Mine(1, 1)
         sums.append(config_hash(torch.nn.Sequential(mine)))
     assert len(set(sums)) == 2
     assert code_of(torch.nn.Linear(1, 1), SmallCNN(width=8), LlamaConfig()) == {}
