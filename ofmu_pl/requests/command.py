@@ -82,7 +82,7 @@ class InTurn:
         for cell in self.state.cells:
             done = job_of(cell, self.state.folder, self.fit).record is not None
             if done and all(map(self.state.fine, cell.needs.values())):
-                self.state.ended[cell.key] = None
+                self.state.ended[cell.folder] = None
 
     def everything(self) -> None:
         """All runs that have not ended; a sequence ends at the first request that fails."""
@@ -95,7 +95,8 @@ class InTurn:
         self.pool.run([job_of(cell, state.folder, self.fit) for cell in state.controls.values()], self._end)
 
     def _end(self, job: Job, sentence: str | None, fresh: bool) -> None:
-        self.state.ended[job.key] = sentence
+        folder = str(job.place.relative_to(self.state.folder))
+        self.state.ended[folder] = sentence
         if fresh:
             self.state.write()
-            self.live.show(str(job.place.relative_to(self.state.folder)), sentence)
+            self.live.show(folder, sentence)

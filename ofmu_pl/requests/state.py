@@ -27,7 +27,7 @@ class State:
         self.name, self.folder, self.asked = name, folder, asked
         self.sequences, self.controls = sequences(asked), controls(asked)
         self.cells = [*chain.from_iterable(s.cells for s in self.sequences), *self.controls.values()]
-        self.ended: dict[str, str | None] = {}  # the sentence of a failure, or None, by key of a run that has ended
+        self.ended: dict[str, str | None] = {}  # the sentence of a failure, or None, by folder of a run that has ended
 
     def refuse_changes(self) -> None:
         """Compare with what was run before: a list may get longer or shorter, and nothing else may change.
@@ -55,11 +55,11 @@ class State:
 
     def fine(self, cell: Cell) -> bool:
         """Whether a run has finished."""
-        return self.ended.get(cell.key, "not run") is None
+        return self.ended.get(cell.folder, "not run") is None
 
     def failures(self) -> list[str]:
         """A sentence for each run that failed."""
-        return [f"{cell.folder}: {self.ended[cell.key]}" for cell in self.cells if self.ended.get(cell.key)]
+        return [f"{cell.folder}: {self.ended[cell.folder]}" for cell in self.cells if self.ended.get(cell.folder)]
 
     def write(self) -> None:
         """Replace the record that was written before."""
@@ -81,7 +81,7 @@ class State:
         return Results.read(self.folder / cell.folder / "latest" / RESULTS) if self.fine(cell) else None
 
     def _became(self, cell: Cell) -> tuple[str, str | None]:
-        error = self.ended.get(cell.key)
+        error = self.ended.get(cell.folder)
         return ("finished" if self.fine(cell) else "failed" if error else "unfinished"), error
 
     def _measured(self, sequence: Sequence) -> SequenceRecord:

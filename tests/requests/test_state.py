@@ -187,6 +187,17 @@ def test_a_sequence_ends_at_the_first_request_that_fails(tmp_path, monkeypatch):
     assert found.forgotten["UA"][0] == [50.0, None, None]
 
 
+def test_of_two_methods_with_equal_settings_each_has_runs_of_its_own(tmp_path, monkeypatch):
+    """Their keys are equal: the second had finished with the first, and its results were missing."""
+    monkeypatch.setattr("ofmu_pl.requests.command.Pool", Killed)
+    a = finished(tmp_path / "list", 1)
+    methods = a.methods | {"again": a.methods["grad_diff"]}
+    with pytest.raises(KeyboardInterrupt):
+        in_turn("list", a.base, methods, a.requests[:1], a.options, logs=tmp_path, fit=print)
+    found = RequestsRecord.read(tmp_path / "list" / REQUESTS).sequences
+    assert [s.requests[0].status for s in found] == ["finished", "unfinished"]
+
+
 def entry(value, group="forgotten", higher=False):
     return {"value": value, "group": group, "higher_is_better": higher}
 
