@@ -63,11 +63,13 @@ def main(args: list[str] | None = None) -> None:
             raise
         named = str(error.filename or "")
         readable = not os.path.exists(named) or os.access(named, os.R_OK)
-        fail(f"'{named:.300}' {REFUSED[error.errno]} ({error.strerror})." if readable else f"{named} {UNREADABLE}.")
+        then = ADVICE.get(words[0], "") if REFUSED[error.errno] == _FULL else ""
+        said = f"'{named:.300}' {REFUSED[error.errno]} ({error.strerror}){then}."
+        fail(said if readable else f"{named} {UNREADABLE}.")
 
 
-_WRITE = "cannot be written: give another folder by logs"
-_FULL = "does not fit on a disk that is full: free some space, then go on with --ckpt_path last"
+_WRITE = "cannot be written: allow it, or give another folder"
+_FULL = "does not fit on a disk that is full: free some space"
 UNREADABLE = "cannot be read: allow it, or give another file"
 REFUSED = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),

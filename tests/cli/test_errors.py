@@ -40,7 +40,9 @@ def test_what_the_system_refuses_is_one_sentence(monkeypatch, capsys, said):
     with pytest.raises(SystemExit) as stop:
         commands.main(["configs"])
     assert stop.value.code == 1
-    assert said in the_error(capsys)
+    line = the_error(capsys)
+    assert said in line
+    assert not {"logs", "--ckpt_path"} & {*line.split()}, "the command has no such options"
 
 
 def test_other_errors_of_ours_keep_their_traceback(monkeypatch):
