@@ -190,7 +190,7 @@ def _images(forget: Any, retain: Any, test: Any, options: dict[str, Any]) -> Ima
     """The data sets as one, of which the first rows are to be forgotten.
 
     Raises:
-        UserError: Nothing says how images were normalised, a data set has no length, or two number other classes.
+        UserError: Nothing says how images were normalised, a data set is not map-style, or two number other classes.
     """
     if not {"mean", "std"} <= options.keys():
         raise UserError(
@@ -198,8 +198,11 @@ def _images(forget: Any, retain: Any, test: Any, options: dict[str, Any]) -> Ima
             "ones where the network does so itself), and data sets that leave it out."
         )
     for name, rows in {"forget": forget, "retain": retain, "test": test}.items():
-        if not hasattr(rows, "__len__") or not len(rows):
-            raise UserError(f"`{name}` {type(rows).__name__} is empty or has no length: give a map-style data set.")
+        if not hasattr(rows, "__getitem__") or not hasattr(rows, "__len__") or not len(rows):
+            raise UserError(
+                f"`{name}` {type(rows).__name__} is empty, or has no length or no images by number: give a map-style "
+                "data set, such as a loader's `dataset`."
+            )
     joined: Any = ConcatDataset([forget, retain])
     joined.classes = class_names((forget, retain))
     return ImageDatasets(joined, test, forget_rows=list(range(len(forget))), **options)

@@ -14,6 +14,7 @@ import torch
 from huggingface_hub import ModelCard
 from peft import LoraConfig, PeftModel, PrefixTuningConfig, get_peft_model
 from torch import nn
+from torch.utils.data import DataLoader
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -271,6 +272,7 @@ REFUSED = {
     "no model at all": ({"model": 3, **TWO, **PREPARED}, "`model` is a int"),
     "not normalised": (TWO, "`mean`"),
     "holdout images": ({"holdout": images(5, 2), **TWO, **PREPARED}, "`holdout`"),
+    "a loader of images": ({"test": DataLoader(images(0, 2)), **PREPARED}, "`test` DataLoader"),
     "a frozen classifier": ({"model": nn.Linear(2, 2).requires_grad_(False), **TWO, **PREPARED}, "requires_grad_"),
     "divergence": ({"method": RUNAWAY, "steps": 3}, "model.gradient_clip"),
 }
