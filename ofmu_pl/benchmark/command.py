@@ -64,8 +64,9 @@ def benchmark(
     live = Live(workers)
     with alone(folder), live.bar:
         manifest = Manifest(name, folder, experiments)
-        Stages(folder, manifest, Grid(experiments), Pool(workers, live, fit.__module__), live, fit).everything()
-    failures = [f"{place}: {sentence}" for place, sentence in manifest.failures().items()]
+        stages = Stages(folder, manifest, Grid(experiments), Pool(workers, live, fit.__module__), live, fit)
+        stages.everything()
+    failures = [f"{place}: {sentence}" for place, sentence in (manifest.failures() | stages.not_compared).items()]
     sys.stdout.write(f"Runs: {folder}; what each is: {folder / MANIFEST}\n")
     report(folder)
     require_none(failures)
@@ -78,6 +79,7 @@ class Stages:
     def __init__(self, folder: Path, manifest: Manifest, grid: Grid, pool: Pool, live: Live, fit: Fit) -> None:
         self.folder, self.manifest, self.grid, self.pool, self.live, self.fit = folder, manifest, grid, pool, live, fit
         self.ended: dict[str, str | None] = {}  # the sentence of a failure, or None, by key of a run that has ended
+        self.not_compared: dict[str, str] = {}  # the sentence of a failure, by folder of a comparison
         self._places: dict[str, list[Place]] = {}
 
     def everything(self) -> None:
@@ -106,8 +108,7 @@ class Stages:
         for name in experiments:
             ready = {place: cell for place, cell in reported.items() if place[0] == name and self._fine(cell)}
             self.attack(name, ready)
-            self._more_jobs(list(comparisons.jobs(name, ready).values()))
-            comparisons.write(name, ready)
+            self.compare(comparisons, name, ready)
 
     def attack(self, name: str, ready: dict[Place, Cell]) -> None:
         """Attack each finished run of an experiment, and those of each method together, where there are enough."""
@@ -128,6 +129,15 @@ class Stages:
             if error := self.ended[job.key]:
                 self.manifest.experiments[name].attack_errors[method] = error
         self.manifest.write()
+
+    def compare(self, comparisons: Comparisons, name: str, ready: dict[Place, Cell]) -> None:
+        """Compare the models of an experiment's finished runs, where it asks for that."""
+        jobs = list(comparisons.jobs(name, ready).values())
+        self._more_jobs(jobs)
+        for job in jobs:
+            if error := self.ended[job.key]:
+                self.not_compared[str(job.place.relative_to(self.folder))] = error
+        comparisons.write(name, ready)
 
     def _attack_job(self, name: str, place: str, runs: list[Cell]) -> Job:
         """The command ``attack`` on runs of an experiment."""

@@ -60,12 +60,14 @@ class Comparisons:
         return {group: self._job(name, *group, methods) for group, methods in groups.items()}
 
     def write(self, name: str, cells: dict[Place, Cell]) -> None:
-        """Write ``analysis.json`` of an experiment, from what has been compared."""
+        """Replace ``analysis.json`` of an experiment by what has been compared."""
         found = {}
         for (scenario, seed), job in self.jobs(name, cells).items():
             if job.record is not None:
                 found[scenario, seed] = read_json(job.place / ANALYSIS)
+        place = self.folder / name / ANALYSIS
         if not found:
+            place.unlink(missing_ok=True)
             return
         e = self.experiments[name]
         if e.kind == "udi":
@@ -74,7 +76,7 @@ class Comparisons:
         else:
             one = len(e.scenarios) == 1
             content = AnalysisRecord({str(k) if one else f"{s}/{k}": result for (s, k), result in found.items()})
-        content.write(self.folder / name / ANALYSIS)
+        content.write(place)
 
     def _draw(self, name: str, scenario: str, seed: int, udi: float, cells: dict[Place, Cell]) -> Draw:
         """A point of the correlation of each method that has finished on this draw."""

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from ofmu_pl.benchmark.command import Stages
+from ofmu_pl.benchmark.comparison import RETRAINED, TARGET, Comparisons
 from ofmu_pl.benchmark.grid import Grid
 from ofmu_pl.benchmark.manifest import Manifest
 from ofmu_pl.benchmark.progress import Live
@@ -104,3 +105,22 @@ def test_what_cannot_be_attacked_is_refused(tmp_path, change, token):
     check({"e": EXPERIMENT}, tmp_path)
     with pytest.raises(UserError, match=token):
         check({"e": replace(EXPERIMENT, **change)}, tmp_path)
+
+
+def test_a_comparison_that_fails_is_reported_and_leaves_no_older_one(tmp_path):
+    options = {"export.folder": "hf", TARGET: "target", RETRAINED: "retrained"}
+    experiments = {"e": replace(EXPERIMENT, kind="alignment", attacks=[], options=options)}
+    grid, manifest = Grid(experiments), Manifest("b", tmp_path, experiments)
+    ready = {("e", "all", m, s): grid.run("e", m, "all", s) for s in (0, 1) for m in EXPERIMENT.methods}
+    older = tmp_path / "e/analysis.json"
+    older.parent.mkdir()
+    older.write_text("{}")
+
+    def end(given, ended):
+        for job in given:
+            ended(job, "It broke.", True)
+
+    stages = Stages(tmp_path, manifest, grid, SimpleNamespace(run=end), Live(1), print)
+    stages.compare(Comparisons(tmp_path, experiments), "e", ready)
+    assert stages.not_compared == {f"analysis/e/all/seed_{s}": "It broke." for s in (0, 1)}
+    assert not older.exists()
