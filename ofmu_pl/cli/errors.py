@@ -100,7 +100,8 @@ def explain(message: str, error: BaseException | None, options: Iterable[str]) -
             options = [".".join([*keys, option]) for option in cause.options]
         elif key := re.match(r'Parser key "([^"]+)"|--([\w.]+)\.help: ', text):
             if isinstance(cause, TypeError):
-                keys.append(key[1] or key[2])
+                name = key[1] or key[2]
+                keys += [] if keys[-1:] == [name] else [name]  # of a section it is said twice
                 kinds, other = "", None
         elif cls := re.match(r"Problem with given class_path '[\w.]*?(\w+)'|.*class_path='[\w.]*?(\w+)'", text):
             owner = cls[1] or cls[2]
@@ -129,6 +130,8 @@ def _reason(key: str, owner: str, text: str, kinds: str, options: list[str]) -> 
         wanted = wanted.replace("NoneType", "null").replace("Literal", "one of ")
         return f"{key} takes {wanted}, not '{found[2]:.80}'"
     text = " ".join(text.split())
+    if found := re.search('import path format: (.*)|load config "(.*)"|Got value: (.*) Subclass types', text):
+        return f"{key} takes options by name, not '{found[1] or found[2] or found[3]:.80}'"
     return f"{key}: {text}" if key else text
 
 
