@@ -8,7 +8,7 @@ from unicodedata import normalize
 
 from ofmu_pl.data.own_files import Rows, read_source
 from ofmu_pl.finder.names import WORD, Hit, find
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.files import numbered_lines, replacing, texts_in
 from ofmu_pl.support.pages import templates
 
@@ -64,11 +64,12 @@ def search(sources: Sequence[str], names: Path, out: Path, least: float) -> None
         sources: Files in the forms that ``fit`` reads.
         names: A text file with a name a line, given names first.
         out: Folder of the outputs.
-        least: Score from which a row is written into a file of numbers.
+        least: Score from which a row is written into a file of numbers, 0 to 100.
 
     Raises:
-        UserError: A file cannot be read, or there is no name.
+        UserError: A file cannot be read, there is no name, or the score is out of its range.
     """
+    check_range(0, 100, least=least)
     sought = _names(names)
     found = [_found(read_source(source, "rows"), sought, least) for source in sources]
     lists = [_write_numbers(out, f, i, len(found)) for i, f in enumerate(found)]

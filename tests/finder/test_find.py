@@ -98,3 +98,14 @@ def test_no_names_are_one_sentence(tmp_path, names, capsys):
     with pytest.raises(SystemExit, match="1"):
         main(["find", "--rows", str(tmp_path / "a.jsonl"), "--names", str(tmp_path / "n.txt")])
     assert "n.txt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("least", ["700", "nan"])
+def test_a_score_out_of_range_is_refused_and_writes_nothing(tmp_path, least, capsys):
+    (tmp_path / "a.jsonl").write_text('{"text": "Eva"}\n')
+    (tmp_path / "n.txt").write_text("Eva")
+    words = ["--rows", str(tmp_path / "a.jsonl"), "--names", str(tmp_path / "n.txt"), "--out", str(tmp_path / "out")]
+    with pytest.raises(SystemExit, match="1"):
+        main(["find", *words, "--least", least])
+    assert "least" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
