@@ -121,4 +121,4 @@ def test_ranks_with_whole_networks_and_with_shards_find_what_one_process_finds(t
     model = make_model().float()
     square, n = sum_of_units(model, partial(LOSSES, model), rows())
     for whole, shards in on_two_ranks(found, tmp_path):
-        assert list(whole) == list(shards) == [pytest.approx(square, rel=1e-5), n]
+        assert [list(whole), list(shards)] == [[pytest.approx(square, rel=1e-5), n]] * 2
