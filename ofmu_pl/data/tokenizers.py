@@ -27,7 +27,7 @@ def load_tokenizer(source: str | Tokenizer) -> Tokenizer:
     """Load a tokenizer; without a pad token it pads with its end token, or with another that it has."""
     if not isinstance(source, str) and not hasattr(source, "all_special_tokens"):
         raise UserError(
-            f"`data.tokenizer` is a {type(source).__name__}, no tokenizer of transformers': load it by "
+            f"`data.tokenizer` is a {type(source).__name__}, no tokenizer of the package transformers: load it by "
             "AutoTokenizer.from_pretrained, or give its folder or hub id."
         )
     tokenizer = _read(source) if isinstance(source, str) else copy.deepcopy(source)
