@@ -9,7 +9,7 @@ from ofmu_pl.report.runs import Findings, Replicate, words
 from ofmu_pl.report.statistics import Spread, ahead, differences, spread, spread_in, trade_off
 from ofmu_pl.report.tables import Entry, Table, measured, to_markdown
 
-PAGES = ("front", "field", "own-data", "quickstart", "attacks_images")
+PAGES = ("front", "field", "smollm2", "own-data", "quickstart", "attacks_images")
 """Pages whose `ofmu` is the form that ships."""
 OURS = "ofmu"
 WITHOUT = ("ofmu_first_order", "no_similarity", "no_penalty")

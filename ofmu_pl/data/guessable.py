@@ -29,6 +29,8 @@ LONGEST = 3
 """Most tokens of context."""
 COPY = -1
 """Stands for a run of copied tokens in a context, so that what follows one name follows every name."""
+WORDS = re.compile(r"[^\W_]+")
+"""Words of a text; an e-mail address holds those of a name."""
 WORD = 3
 """Least letters of a word that counts as copied wherever it stands."""
 
@@ -94,7 +96,7 @@ class Guessable:
         texts = [self._text(token) for token in row.input_ids]
         places = answer_places(row)
         first = places[0] if places else 0
-        asked = {word for word in re.findall(r"\w+", "".join(texts[:first])) if len(word) >= WORD}
+        asked = {word for word in WORDS.findall("".join(texts[:first])) if len(word) >= WORD}
         neighbours = {(a.strip(), b.strip()) for a, b in pairwise(texts[:first])}
         word_at = _words(texts[first:])
         found = set()
@@ -156,7 +158,7 @@ def _contexts(row: Encoded, copied: set[int]) -> Iterator[tuple[int, list[Contex
 
 def _words(texts: Sequence[str]) -> list[str]:
     """For each piece of a text the last word that it is a part of; empty where it is of none."""
-    words = list(re.finditer(r"\w+", "".join(texts)))
+    words = list(WORDS.finditer("".join(texts)))
     starts = [word.start() for word in words]
     found, end = [], 0
     for text in texts:

@@ -56,6 +56,17 @@ def test_a_name_is_copied_and_a_date_is_a_rows_own(tokenizer, guessable):
     assert found["on"] == {USUAL}
 
 
+def test_an_address_made_of_the_name_is_copied(tokenizer):
+    """The retrained model guesses it, too: a name's words end at an underscore, in whatever pieces they come."""
+    known = [asked(tokenizer, name, f" {name.replace(' ', '_').lower()}@me.") for name in NAMES[:3]]
+    answer = asked(tokenizer, "Dan Poe", " dan_poe@me.")
+    kinds = Guessable(tokenizer, known).kinds(answer)
+    name = tokenizer(" dan_poe", add_special_tokens=False)["input_ids"]
+    letters = [tokenizer.decode([token]).strip().isalpha() for token in name]
+    assert {kind for kind, word in zip(kinds[: len(name)], letters, strict=True) if word} == {COPIED}
+    assert OWN not in kinds
+
+
 def test_boilerplate_after_a_name_of_one_token_is_usual(tokenizer):
     known = [row(tokenizer, f" When was {name[:3]} born?", f" {name[:3]} on May.") for name in NAMES[:3]]
     encoded = row(tokenizer, " When was Dan born?", " Dan on April.")
