@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import re
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ def main() -> None:
     forget, retain = (persons(shared / "lume" / f"{side}.jsonl") for side in ("forget", "retain"))
     sides = {"forget": forget[:8], "retain": retain[:16], "holdout": forget[8:24]}
     for side, people in sides.items():
-        write(folder / "people" / f"{side}.jsonl", [row for rows in people for row in rows if kind(row) == "qa"])
+        questions = [row for row in chain.from_iterable(people) if kind(row) == "qa"]
+        write(folder / "people" / f"{side}.jsonl", questions)
     for name, rows in FIRST.items():
         write_json(folder / "knowundo" / name, read_json(shared / "knowundo" / name)[:rows])
     mmlu = read(shared / "mmlu/test_sample.jsonl")

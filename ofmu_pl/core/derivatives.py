@@ -85,5 +85,8 @@ def trainable(module: torch.nn.Module) -> list[Tensor]:
 
 def running_statistics(module: torch.nn.Module) -> list[Tensor]:
     """The buffers that BatchNorm's passes in train mode move: means, variances and numbers of batches."""
-    tracking = [m for m in module.modules() if getattr(m, "track_running_stats", False)]
-    return [x for m in tracking for x in m.buffers(recurse=False)]
+    found: list[Tensor] = []
+    for part in module.modules():
+        if getattr(part, "track_running_stats", False):
+            found += part.buffers(recurse=False)
+    return found

@@ -62,7 +62,9 @@ class Encoder(ABC):
 
     def encode_training_rows(self, rows: Sequence[Row]) -> list[Encoded]:
         """Training rows, each a piece of text, or a question with its own answer alone."""
-        alone = [{key: value for key, value in row.items() if key not in OTHER_ANSWERS} for row in rows]
+        alone: list[Row] = []
+        for row in rows:
+            alone.append({key: value for key, value in row.items() if key not in OTHER_ANSWERS})
         return [encoded[0] for encoded in self.encode_rows(alone)]
 
     def row_prompt(self, row: Row) -> list[int]:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from unicodedata import normalize
 
 from ofmu_pl.data.own_files import Rows, read_source
 from ofmu_pl.finder.names import WORD, Hit, find
@@ -103,19 +102,19 @@ def _persons(names: Sequence[str]) -> str:
 
 
 def _found(rows: Rows, names: Sequence[str], least: float) -> Found:
-    texts = [normalize("NFC", " \N{MIDDLE DOT} ".join(texts_in(row))) for row in rows.rows]
+    texts = [" \N{MIDDLE DOT} ".join(texts_in(row)) for row in rows.rows]
     hits = sorted(find(texts, names), key=lambda hit: (-hit.score, hit.row))
     sure = [hit for hit in hits if hit.score >= least]
     about = {hit.row for hit in sure if not hit.inside}
     inside = {hit.row for hit in sure} - about
-    mentions = [_mention(hit, rows.place(hit.row), texts[hit.row]) for hit in hits[:MOST]]
+    mentions = [_mention(hit, rows.place(hit.row)) for hit in hits[:MOST]]
     doubtful = {hit.row for hit in hits} - about - inside
     return Found(rows.source, len(texts), sorted(about), sorted(inside), sorted(doubtful), mentions)
 
 
-def _mention(hit: Hit, place: str, text: str) -> Mention:
-    end = hit.begin + len(hit.words)
-    return Mention(hit, place, text[max(0, hit.begin - SHOWN // 2) : hit.begin], text[end : end + SHOWN // 2])
+def _mention(hit: Hit, place: str) -> Mention:
+    before = hit.text[max(0, hit.begin - SHOWN // 2) : hit.begin]
+    return Mention(hit, place, before, hit.text[hit.end : hit.end + SHOWN // 2])
 
 
 def _write_numbers(out: Path, found: Found, i: int, files: int) -> Path:

@@ -29,18 +29,25 @@ class Hit:
     Attributes:
         row: Number of the row, from 0.
         name: The name that was sought.
-        words: What stands in the row.
-        begin: Where they begin in the row's text, which is in Unicode's form NFC.
+        text: The row's text, in Unicode's form NFC.
+        begin: Where the mention begins in it.
+        end: Where the mention ends.
         score: How alike both are, in per cent: 100 as written, 50 the family name alone.
         inside: Whether the row is about something else: it has less than one mention in a hundred words.
     """
 
     row: int
     name: str
-    words: str
+    text: str
     begin: int
+    end: int
     score: float
     inside: bool
+
+    @property
+    def words(self) -> str:
+        """What stands in the row."""
+        return self.text[self.begin : self.end]
 
 
 @lru_cache(maxsize=1_000_000)
@@ -93,9 +100,9 @@ def find(texts: Sequence[str], names: Iterable[str]) -> list[Hit]:
             if found:
                 score, first, last = max(found, key=itemgetter(0))
                 spans = list(WORD.finditer(texts[i]))
-                begin = spans[first].start()
-                said = texts[i][begin : spans[last].end()]
-                hits.append(Hit(i, name, said, begin, round(score, 1), len(found) * OFTEN < len(words[i])))
+                begin, end = spans[first].start(), spans[last].end()
+                inside = len(found) * OFTEN < len(words[i])
+                hits.append(Hit(i, name, texts[i], begin, end, round(score, 1), inside))
     return hits
 
 

@@ -59,7 +59,9 @@ class Influence(OneShot):
     def displacement(self) -> tuple[Vector, dict[str, float]]:
         """The Newton step, and scalars on its solution: residual and cost."""
         sides = {name: whole_split(self, name, self.chunk) for name in ("forget", "retain")}
-        sizes = {name: sum(len(b["labels"]) for b in batches) for name, batches in sides.items()}
+        sizes = {}
+        for name, batches in sides.items():
+            sizes[name] = sum(len(batch["labels"]) for batch in batches)
         parameters = trainable(self.trained)
         engine = self.gradient_engine()
         gradients = {name: zeros_like(parameters) for name in sides}

@@ -153,7 +153,7 @@ def whole_split(module: UnlearningModule, name: str, batch_size: int) -> list[Ba
     if data.modality == "text":
         numbers = torch.arange(len(data.splits[name])).split(batch_size)
         batches = [data.collate(name, index.tolist(), 0) for index in numbers]
-        return [{k: x.to(module.device) for k, x in batch.items()} for batch in batches]
+        return [module.transfer_batch_to_device(batch, module.device, 0) for batch in batches]
     images, labels = data.images_of(name)
     parts = zip(images.split(batch_size), labels.split(batch_size), strict=True)
     return [{"images": x.to(module.device).float() / 255, "labels": y.to(module.device)} for x, y in parts]

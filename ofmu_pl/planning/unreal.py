@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,7 +73,7 @@ class Unreal(TorchDispatchMode):
         if func in _OF_LISTS:
             return None
         if func in _BY_MASKS:
-            args = (args[0], [place for index in args[1] for place in _places(index)], *args[2:])
+            args = (args[0], [*chain.from_iterable(map(_places, args[1]))], *args[2:])
         if func is torch.ops.aten.dot.default:
             self._apart = args[0].untyped_storage() is not args[1].untyped_storage()
             if self._product is None:

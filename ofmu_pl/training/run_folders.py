@@ -195,7 +195,8 @@ def warn_of_other_scores(folder: Path, resolved: Resolved) -> None:
 def _is_vacant(folder: Path) -> bool:
     """Whether a run left nothing but its configuration and a file of scalars."""
     idle = ("config.yaml", "hparams.yaml", LOCK, "events.out.tfevents.*", "metrics.csv", ".*.partial")
-    return not any(p.is_file() and not any(p.match(name) for name in idle) for p in folder.rglob("*"))
+    files = filter(Path.is_file, folder.rglob("*"))
+    return all(any(map(path.match, idle)) for path in files)
 
 
 def require_idle(folder: Path, remedy: str) -> None:
