@@ -120,7 +120,7 @@ def _reason(key: str, owner: str, text: str, kinds: str, options: list[str]) -> 
         what = f"{owner} has no option {whole}" if owner and key else f"There is no option {whole}"
         return what + nearest(whole if key else whole.partition(".")[0], options)
     if found := re.search("following arguments are required: (.*)", text):
-        return _lacks(key, owner, found[1])
+        return _lacks(key, owner, found[1], options)
     if found := re.search("import path string: (.*)|Import path (.*) does not correspond|but (.*) is abstract", text):
         return no_choice(key, found[1] or found[2] or found[3])
     if found := re.search(r"Importing '([\w.]+)' is not allowed|^No module named '([\w.]+)'", text):
@@ -163,15 +163,15 @@ def _not_imported(key: str, path: str, denied: bool) -> str:
     )
 
 
-def _lacks(key: str, owner: str, names: str) -> str:
+def _lacks(key: str, owner: str, names: str, options: list[str]) -> str:
     wanted = [name.split(".", 1)[-1] for name in names.split(", ")]
-    options = ", ".join(f"{key}.{name}" if key else name for name in wanted)
+    lacking = ", ".join(f"{key}.{name}" if key else name for name in wanted)
     if not key:
-        example = next((EXAMPLES[name] for name in wanted if name in EXAMPLES), "authors.yaml")
-        return f"The command needs {options}: give a configuration, for example --config ofmu_pl:{example}"
+        example = next((file for option, file in EXAMPLES.items() if option in options), "authors.yaml")
+        return f"The command needs {lacking}: give a configuration, for example --config ofmu_pl:{example}"
     if wanted[0] not in BASES:
-        return f"{owner} needs {options}"
+        return f"{owner} needs {lacking}"
     return (
-        f"{owner} needs {options}: give a base configuration first (--config ofmu_pl:authors.yaml -c OVERLAY), or one "
+        f"{owner} needs {lacking}: give a base configuration first (--config ofmu_pl:authors.yaml -c OVERLAY), or one "
         f"of {', '.join(choices(wanted[0]))}"
     )

@@ -88,8 +88,9 @@ def search(sources: Sequence[str], names: Path, out: Path, least: float) -> None
 
 
 def _names(path: Path) -> list[str]:
-    if not path.is_file():
-        raise UserError(f"'{path}' is missing: give `names` a text file with a name a line.")
+    if path.is_dir() or not path.exists():
+        fault = "a folder" if path.is_dir() else "missing"
+        raise UserError(f"'{path}' is {fault}: give `names` a text file with a name a line.")
     lines = [line.decode().strip() for _, line in numbered_lines(path)]
     names = [line for line in lines if WORD.search(line)]
     if not names:

@@ -82,7 +82,12 @@ class Unlearned:
 
         Returns:
             The page.
+
+        Raises:
+            UserError: The folder is a file.
         """
+        if Path(folder).is_file():
+            raise UserError(f"'{folder}' is a file: give the folder that shall hold the runs.")
         home = Path(folder) / self._name
         with locked(home / LOCK, wait=True):  # so that no other process takes the same number
             n = 1 + max((number(path) or 0 for path in versions(home)), default=-1)

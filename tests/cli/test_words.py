@@ -118,6 +118,16 @@ def test_a_command_without_its_configuration_names_one(says, command, option):
     assert Path(located(re.search(r"ofmu_pl:\S+", text)[0])).is_file()
 
 
+def test_a_configuration_without_a_name_has_an_example_of_its_command(says, tmp_path):
+    example = "ofmu_pl:requests/authors.yaml"
+    config = yaml.safe_load(Path(located(example)).read_text())
+    del config["name"]
+    (unnamed := tmp_path / "unnamed.yaml").write_text(yaml.safe_dump(config))
+    text = says(command="requests", config=unnamed)[1]
+    assert text.startswith("The command needs name:")
+    assert example in text
+
+
 SGD, ONE_CYCLE = "torch.optim.SGD", "torch.optim.lr_scheduler.OneCycleLR"
 
 

@@ -90,14 +90,18 @@ def test_the_page_marks_the_words_where_they_stand(tmp_path):
     assert "The café of <mark>Éva Novák</mark>." in page
 
 
-@pytest.mark.parametrize("names", ["", "\n", None])
-def test_no_names_are_one_sentence(tmp_path, names, capsys):
+@pytest.mark.parametrize(("names", "told"), [("", "no name"), ("\n", "no name"), (None, "missing"), ("/", "a folder")])
+def test_no_names_are_one_sentence(tmp_path, names, told, capsys):
     (tmp_path / "a.jsonl").write_text('{"text": "Eva"}\n')
-    if names is not None:
+    if names == "/":
+        (tmp_path / "n.txt").mkdir()
+    elif names is not None:
         (tmp_path / "n.txt").write_text(names)
     with pytest.raises(SystemExit, match="1"):
         main(["find", "--rows", str(tmp_path / "a.jsonl"), "--names", str(tmp_path / "n.txt")])
-    assert "n.txt" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "n.txt" in said
+    assert told in said
 
 
 @pytest.mark.parametrize("least", ["700", "nan"])

@@ -152,6 +152,8 @@ def test_what_a_result_leaves(loaded, tmp_path):
     for taken in ("models", "models/file"):
         with pytest.raises(UserError, match=taken):
             result.save(tmp_path / taken)
+    with pytest.raises(UserError, match="models/file"):
+        result.report(tmp_path / "models/file")
     assert (tmp_path / "models/other").is_dir()
     result.save(tmp_path / "hf")
     folder = result.save(tmp_path / "hf")
