@@ -33,6 +33,11 @@ def other_answers(rows: list[Row], path: Path, seed: int, columns: dict[str, str
         given = sound(str(path), "data.alternatives", *json_lines(path))
     else:
         return with_refusals(rows, [line.rstrip("\r\n") for line in lines], seed)
+    if any(turn["role"] == "assistant" for row in rows for turn in row.get("before", ())):
+        raise UserError(
+            f"'{path}' has one answer a row, and conversations to forget have several: give one conversation for each "
+            "answer, or a text file of refusals."
+        )
     texts = given.named(columns).texts("question", "answer")
     found = {question: answer for question, answer in texts}
     missing = [row["question"] for row in rows if row["question"] not in found]
@@ -54,6 +59,11 @@ def with_refusals(rows: list[Row], refusals: Sequence[str], seed: int) -> list[R
 
 
 def _answered(row: Row, answer: str) -> Row:
-    """The row's question with another answer, begun like the row's own where that is taken as it is."""
+    """The row's questions with another answer, begun like the row's own where that is taken as it is."""
     space = " " if "raw" in row and row["answer"][:1].isspace() else ""
-    return {"question": row["question"], "answer": space + answer, **{name: row[name] for name in KEPT if name in row}}
+    other = {"question": row["question"], "answer": space + answer, **{name: row[name] for name in KEPT if name in row}}
+    if "before" in other:  # the loss is on these turns, too
+        other["before"] = [
+            turn | {"content": answer} if turn["role"] == "assistant" else turn for turn in row["before"]
+        ]
+    return other

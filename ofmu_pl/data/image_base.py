@@ -64,7 +64,10 @@ class SplitImages(PairedDataModule):
         s = self.split
         splits = {"full": s.full, "forget": s.forget, "retain": s.retain}
         self.require(splits)
-        like_forget = np.isin(self.test_labels.numpy()[s.test], self.labels.numpy()[s.forget])
+        named, tested = self.labels.numpy()[s.forget], self.test_labels.numpy()[s.test]
+        whole = np.isin(named, s.forgotten)
+        self._by_class = bool(whole.any() and whole.all())
+        like_forget = np.isin(tested, named if self._by_class else named[~whole])
         splits["test"] = s.test[like_forget]  # nothing is trained on it
         self.evaluation_sets = {name: getattr(s, name) for name in ("forget", "retain", "validation", "test")}
         self.evaluation_sets |= {name: other.forget for name, other in theirs.items()}
@@ -72,13 +75,13 @@ class SplitImages(PairedDataModule):
 
     @property
     def never_seen(self) -> str | None:
-        """The test images of the forgotten images' classes, unless classes are forgotten whole."""
-        return "test" if not self.split.forgotten and len(self.splits.get("test", ())) else None
+        """The test images of the forgotten images' classes, but of classes that are forgotten whole."""
+        return "test" if not self._by_class and len(self.splits.get("test", ())) else None
 
     @property
     def why_no_never_seen(self) -> str:
         """Why the test images say nothing of how far to forget."""
-        if self.split.forgotten:
+        if self._by_class:
             return "Whole classes are forgotten, of which a model that knows them knows the test images as well"
         return "There are no test images of the forgotten images' classes"
 

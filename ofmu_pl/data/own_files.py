@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from os import PathLike
+from os.path import isfile
 from pathlib import Path
 from typing import Any
 
@@ -119,9 +120,13 @@ def _given(source: Any, option: str) -> list[object]:
     if hasattr(source, "to_dict") and hasattr(source, "columns"):  # pandas, which may not be here
         source = map(_without_arrays, source.to_dict(orient="records"))
     try:
-        return list(source)  # which may be a generator, or a data set that has positions alone
+        rows = list(source)  # which may be a generator, or a data set that has positions alone
     except TypeError:
         raise UserError(f"`{option}` is {source!r}: give a file, or rows as a list of dictionaries.") from None
+    for row in rows:
+        if isinstance(row, PathLike) or (isinstance(row, str) and isfile(row)):
+            raise UserError(f"`{option}` lists the file '{row}': give one file, a folder of texts, or rows.")
+    return rows
 
 
 def _without_arrays(row: dict[str, Any]) -> dict[str, Any]:
@@ -180,7 +185,7 @@ def read_file(path: Path, option: str) -> Rows:
 
 
 def _folder(folder: Path, option: str) -> Rows:
-    paths = sorted(path for path in folder.rglob("*.txt") if not hidden(path, folder))
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() == ".txt" and not hidden(path, folder))
     if not paths:
         raise UserError(
             f"The folder '{folder}' holds no .txt files: give `{option}` a folder of texts, or a file of rows."

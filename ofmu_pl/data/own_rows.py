@@ -163,11 +163,12 @@ class Side:
 
 
 def refuse_overlap(one: Side, other: Side, why: str) -> None:
-    """Refuse rows that are in two sources."""
+    """Refuse rows that are in two sources; a conversation teaches each of its turns."""
     places: dict[Hashable, int] = {}
     for j, own in enumerate(other.parts):
         for row in own:
-            places.setdefault(identity(row), j)
+            for turn in turns_of(row):
+                places.setdefault(identity(turn), j)
     both: dict[int, int] = {}
     for i, own in enumerate(one.parts):
         for row in own:
@@ -176,5 +177,5 @@ def refuse_overlap(one: Side, other: Side, why: str) -> None:
     for i, j in both.items():
         raise UserError(
             f"{len(both)} of {len(one.parts)} {one.name} rows are among the {other.name} rows too (first: "
-            f"{one.rows.place(i)}, which is {other.rows.place(j)}): {why}."
+            f"{one.rows.place(i)}, which is in {other.rows.place(j)}): {why}."
         )

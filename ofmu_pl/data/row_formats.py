@@ -101,6 +101,8 @@ def _table_of_texts(path: Path) -> Read:
         raise UserError(f"Two columns of '{path}' have one name ({', '.join(named)}): rename one, or remove it.")
     rows: list[object] = []
     for number, values in lines[1:]:
+        if any(value.startswith(" ") and value.lstrip(" ").startswith('"') for value in values):
+            raise UserError(f"Line {number} of '{path}' has a space before a quote, which no table has: take it out.")
         if len(values) > len(columns):
             raise UserError(f"Line {number} of '{path}' has more values than there are columns: {REMEDY}.")
         rows.append(dict(zip(columns, values + [""] * len(columns), strict=False)))

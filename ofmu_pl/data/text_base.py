@@ -121,10 +121,11 @@ class TextDataModule(PairedDataModule):
             theirs, their_sets = other.load()
             asked = {suffix: their_sets.get(f"forget{suffix}", []) for suffix in ("", "_doc")}
             evaluation_sets |= {f"{name}{suffix}": rows for suffix, rows in asked.items() if rows}
-            gone = set(map(identity, chain(theirs["forget"], *asked.values())))
-            for sets, side in ((splits, "retain"), (evaluation_sets, "retain"), (evaluation_sets, "retain_doc")):
-                if side in sets:
-                    sets[side] = [row for row in sets[side] if identity(row) not in gone]
+            trained = set(map(identity, theirs["forget"]))
+            gone = trained.union(map(identity, chain(*asked.values())))  # of conversations each turn is asked for
+            splits["retain"] = [row for row in splits["retain"] if identity(row) not in trained]
+            for side in {"retain", "retain_doc"} & evaluation_sets.keys():
+                evaluation_sets[side] = [row for row in evaluation_sets[side] if identity(row) not in gone]
 
     def _measure(self, splits: dict[str, list[Row]], evaluation_sets: dict[str, list[Row]]) -> None:
         """Measure the rows that are drawn from or evaluated, to say before any work what will not be seen."""

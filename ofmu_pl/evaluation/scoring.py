@@ -49,6 +49,8 @@ class _Set:
     paraphrased: bool
     asked: list[Question] = field(default_factory=list)
     answers: list[list[Answer]] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    """The true answers as far as they are scored, where these are looked at token by token."""
 
 
 def score_rows(
@@ -76,6 +78,7 @@ def score_rows(
         kinds: Tells which tokens are an answer's own; ``None``: there is no ``facts_loss``.
         progress: Show a progress bar.
     """
+    decode = partial(encoder.tokenizer.decode, skip_special_tokens=True)
     questions: Questions = {}
     parts: dict[str, _Set] = {}
     for name, rows in sets.items():
@@ -93,19 +96,19 @@ def score_rows(
         part = parts[name] = _Set(ids, [rows[i] for i in ids], detailed, generates, paraphrased)
         # The facts of documents are the attacks' alone, and these need documents to compare with.
         tells_facts = not document or "holdout_doc" in sets
-        for encoded in encoder.encode_rows(part.rows):
+        for row, encoded in zip(part.rows, encoder.encode_rows(part.rows), strict=True):
             question, answers = _ask(questions, encoder, encoded, document)
             part.asked.append(question)
             part.answers.append(answers)
             true = encoded[0]
             if detailed:
                 answers[0].detailed = True
+                part.texts.append(_scored_text(row, true, decode))
                 answers[0].own = kinds(true) == OWN if kinds is not None and tells_facts else None
             if generates:
                 question.ask(_parted(true)[1])
     with evaluating(model), together(model, one_token(model)):
         answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
-    decode = partial(encoder.tokenizer.decode, skip_special_tokens=True)
     shares = gathered({name: _collect(part, decode) for name, part in parts.items()})
     scores = {}
     for name in sets:
@@ -161,6 +164,13 @@ def _parted(encoded: Encoded) -> tuple[Tokens, Tokens]:
     return tuple(encoded.input_ids[: encoded.prompt_length]), tuple(encoded.input_ids[encoded.prompt_length :])
 
 
+def _scored_text(row: Row, encoded: Encoded, decode: Callable[[list[int]], str]) -> str:
+    """A row's true answer as far as it is scored, or its piece of a document."""
+    if encoded.lost:
+        return decode(list(_parted(encoded)[1]))
+    return row["answer"] if "answer" in row else decode(row["tokens"])
+
+
 def _ask(
     questions: Questions, encoder: Encoder, encoded: Sequence[Encoded], document: bool
 ) -> tuple[Question, list[Answer]]:
@@ -188,8 +198,7 @@ def _collect(part: _Set, decode: Callable[[list[int]], str]) -> SetScores:
     if part.detailed and part.rows:
         for key in part.answers[0][0].details:
             more[key] = np.array([answers[0].details[key] for answers in part.answers], dtype=np.float64)
-        texts = [row["answer"] if "answer" in row else decode(row["tokens"]) for row in part.rows]
-        more["zlib_bytes"] = np.array([len(zlib.compress(text.encode())) for text in texts], dtype=np.float64)
+        more["zlib_bytes"] = np.array([len(zlib.compress(text.encode())) for text in part.texts], dtype=np.float64)
     return SetScores(
         part.ids,
         np.array(right, dtype=np.float64),

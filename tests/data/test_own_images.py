@@ -74,6 +74,17 @@ def test_folders_become_splits(root):
     assert folders(root).split.forgotten == (), "the class is retained, too"
 
 
+def test_single_images_beside_a_whole_class_have_held_out_images():
+    one_of_two = [(image, 2 if i == 5 else label) for i, (image, label) in enumerate(rows(6))]
+    tested = [*rows(4, 100), (torch.full((3, 4, 4), 200, dtype=torch.uint8), 2)]
+    data = datasets(dataset=one_of_two, test=tested, forget_rows=[0, 5])
+    assert data.split.forgotten == (2,)
+    assert data.never_seen == "test"
+    assert data.images_of("test")[1].tolist() == [0, 1, 0, 1, 2], "all are evaluated"
+    assert data.test_labels[data.splits["test"]].tolist() == [0, 0], "a class forgotten whole says no level"
+    assert datasets(dataset=one_of_two, test=tested, forget_rows=[5]).never_seen is None
+
+
 def test_an_empty_sub_folder_names_a_class_and_hidden_files_are_none(root):
     (root / "retain/bat").mkdir()
     (root / "retain/.cache").touch()

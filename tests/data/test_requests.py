@@ -114,6 +114,16 @@ def test_rows_of_ones_own_by_their_numbers_and_by_a_column(tokenizer, by_column)
     assert len(data.splits["retain"]) == 8
 
 
+def test_a_row_that_a_named_conversation_begins_with_stays(tokenizer):
+    def talk(*texts):
+        return {"messages": [{"role": ("user", "assistant")[i % 2], "content": x} for i, x in enumerate(texts)]}
+
+    rows = [talk("Hi", "Hello!", f"Who is {i}?", f"Number {i}.") for i in range(4)] + [talk("Hi", "Hello!")]
+    data = TextFiles(full=rows, tokenizer=tokenizer, forget_rows=[0], other_requests={1: {"forget_rows": [1]}})
+    data.setup()
+    assert questions(data.splits["retain"]) == {"Who is 2?", "Who is 3?", "Hi"}
+
+
 def test_documents_of_ones_own_in_files(tokenizer):
     texts = {name: [{"text": f"The {name} number {i} is a secret."} for i in range(4)] for name in "abr"}
     given = {"forget": texts["b"], "tokenizer": tokenizer, "other_requests": {1: {"forget": texts["a"]}}}

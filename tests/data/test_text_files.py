@@ -265,6 +265,12 @@ def test_other_answers_for_methods_that_prefer_them(tmp_path, model):
     assert [row["answer"] for row in named["alternative"]] == [row["answer"] for row in FORGET]
     with pytest.raises(UserError, match="question"):
         TextFiles(FORGET, RETAIN, streams=streams, alternatives=str(tmp_path / "named.csv")).load()
+    turns = told("Who?", "Ann.", "Of where?", "Oslo.")
+    (row,) = TextFiles([turns], [told("Who?", "Bob.")], streams=streams).load()[0]["alternative"]
+    assert [turn["content"] for turn in row["before"]] == ["Who?", row["answer"]], "all turns are unlearnt"
+    (tmp_path / "of.json").write_text(json.dumps([{"question": "Of where?", "answer": "Rome."}]))
+    with pytest.raises(UserError, match="conversations to forget have several"):
+        TextFiles([turns], [told("Who?", "Bob.")], streams=streams, alternatives=str(tmp_path / "of.json")).load()
     with pytest.raises(UserError, match="Documents have no answers"):
         TextFiles([{"text": "one two"}], RETAIN, streams=streams, tokenizer=str(model)).load()
 
@@ -397,10 +403,13 @@ def test_a_forget_passage_inside_a_retain_document_is_reported(model):
 
 
 def test_hidden_files_and_folders_are_no_documents(tmp_path):
-    for place in ("a.txt", ".drafts/b.txt", "sub/.c.txt"):
+    for place in ("a.txt", "B.TXT", ".drafts/b.txt", "sub/.c.txt"):
         (tmp_path / place).parent.mkdir(exist_ok=True)
         (tmp_path / place).write_text(f"{place} is here")
-    assert read_source(str(tmp_path), "full").rows == [{"text": "a.txt is here"}]
+    assert read_source(str(tmp_path), "full").rows == [{"text": "B.TXT is here"}, {"text": "a.txt is here"}]
+    for listed in ([tmp_path / "a.txt"], [str(tmp_path / "a.txt")]):
+        with pytest.raises(UserError, match="lists the file"):
+            read_source(listed, "full")
 
 
 @pytest.mark.parametrize(
@@ -443,6 +452,11 @@ def messages(*roles):
     return {"messages": [{"role": role, "content": "x"} for role in roles]}
 
 
+def told(*texts):
+    """A conversation of these turns."""
+    return {"messages": [{"role": ("user", "assistant")[i % 2], "content": x} for i, x in enumerate(texts)]}
+
+
 BAD = {
     "overlap but for capitals": (
         {"retain": [*RETAIN, {**FORGET[2], "answer": f" {FORGET[2]['answer'].upper()}"}]},
@@ -450,6 +464,10 @@ BAD = {
     ),
     "holdout was trained on": ({"holdout": [HOLDOUT[0], FORGET[0]]}, r"1 of 2 holdout .* Row 1 \(counted from 0\)"),
     "holdout is retained": ({"holdout": RETAIN[:1]}, "1 of 1 holdout rows are among the retain rows"),
+    "a turn of a retained conversation": (
+        {"forget": [told("Who?", "I.")], "retain": [told("Who?", "I.", "And?", "You.")]},
+        "1 of 1 forget rows are among the retain rows",
+    ),
     "no answer": ({"forget": [FORGET[0], {"question": "Who?"}]}, r"Row 1 .* 'data.forget' has no text in 'answer'"),
     "no rows": ({"forget": []}, "'data.forget' holds no rows"),
     "no source": ({"forget": None}, "`data.forget`"),
@@ -521,6 +539,7 @@ def test_bad_choices(options, words):
         ("a.json", b'[{"question": ', "begins as a JSON list"),
         ("a.csv", b"question,answer\nq,a\nq,a,b,c\n", "^Line 3 of .* has more values than"),
         ("a.csv", b'question,answer\n"Who?,Ann\nr,Bob\n', "^Line 3 of .* is of no table"),
+        ("a.csv", b'question, answer\n"Who?", "Ann"\n', "^Line 2 of .* has a space before a quote"),
         ("a.csv", b"question,answer,answer\nq,a,b\n", "^Two columns of .* have one name"),
         ("a.tsv", b'question\tanswer\nq\ta\n"No" said who?\tAnn\n', "^Line 3 of .* is of no table"),
         ("a.parquet", b"PAR1", "is no parquet file"),

@@ -39,6 +39,8 @@ class Letters(Encoder):
 
     stops = ()
     template_hash = "letters"
+    most: int | None = None
+    """Letters of an answer after which it is cut."""
 
     def __init__(self):
         self.tokenizer = Numbers()
@@ -50,8 +52,8 @@ class Letters(Encoder):
         return [[self.answered(self.prompt(row["question"]), answer) for answer in answers_of(row)] for row in rows]
 
     def answered(self, prompt, answer):
-        ids = self.prompt(answer)
-        return Encoded(prompt + ids, [-100] * len(prompt) + ids, len(prompt))
+        ids = self.prompt(answer)[: self.most]
+        return Encoded(prompt + ids, [-100] * len(prompt) + ids, len(prompt), len(answer) - len(ids))
 
     def ends(self, tokens):
         """The last letter stands for the end mark."""
@@ -97,6 +99,15 @@ def test_everything_equals_one_answer_at_a_time(model, budget, chunk, monkeypatc
         assert s.generations[k] == " ".join(map(str, greedy(model, prompt, (), 5)))
     assert scores["holdout"].min_k[0] == s.min_k[1]
     assert scores["holdout"].generations is None
+
+
+def test_the_text_of_a_cut_answer_is_what_is_scored(model):
+    letters = Letters()
+    letters.most = 2
+    row = ROWS[1] | {"answer": "me too"}
+    found = score_rows(model, letters, {"holdout": [row]}, max_new_tokens=None)["holdout"]
+    scored = letters.tokenizer.decode(letters.prompt("me"), skip_special_tokens=True)
+    assert found.zlib_bytes.tolist() == [len(zlib.compress(scored.encode()))]
 
 
 def test_no_token_that_answers_share_is_read_twice(model, monkeypatch):

@@ -167,6 +167,19 @@ def test_forget_test_auc_compares_the_forgotten_class_with_itself():
     assert (by_class.target, by_class.higher_is_better) == (0.5, False)
 
 
+def test_single_images_beside_a_forgotten_class_are_compared_alone():
+    """Forgotten class 4 is unknown to the model, in the test set, too; the others it guesses as it guesses test images."""
+    known = np.repeat(np.arange(CLASSES), 20)
+    alike = {name: images(known, known < 4, 3.0, seed) for seed, name in enumerate(("test", "retain"))}
+    few = np.concatenate([np.arange(80) % 4, [4, 4]])
+    scores = alike | {"forget": images(few, few < 4, 3.0, 5)}
+    got = vision_metrics(scores, forgotten=(4,), attack_samples=9, intervals=True)["forget_test_AUC"]
+    losses = {name: -np.log(confidences(s)) for name, s in scores.items()}
+    assert got.value == auc(losses["forget"][few < 4], losses["test"][known < 4])
+    assert got.n == 160
+    assert got.interval[0] < 0.5 < got.interval[1]
+
+
 def test_targets_and_gap_of_a_retrained_model():
     ours, retrained = made_up(), made_up(forget_right=0, seed=10)
     metrics = vision_metrics(ours, retrained, forgotten=(0,), attack_samples=30)
