@@ -13,6 +13,7 @@ from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.of_run import data_of_run, part_of_run, said_of_run
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.tokenizers import refuse_other_tokens
+from ofmu_pl.evaluation.reference import check_model, read_model_facts
 from ofmu_pl.networks.base import Network
 from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.pretrained import OwnCodeError
@@ -153,7 +154,7 @@ def of_models(place: Path, unlearned: str, retrained: str | None, target: str | 
     """Language models in folders (or on the hub) that no run of ours left; data without a tokenizer take the model's.
 
     Raises:
-        UserError: There is no data, or it holds images.
+        UserError: There is no data, or it holds images; or the retrained model was trained otherwise.
     """
     if data is None:
         raise UserError("A model without a run needs its rows: give --data, for example --data TOFU.")
@@ -161,6 +162,8 @@ def of_models(place: Path, unlearned: str, retrained: str | None, target: str | 
         raise UserError("Image classifiers are attacked by their run: give --runs its folder.")
     data.tokenizer_source = data.tokenizer_source or unlearned
     data.setup("fit")
+    if retrained is not None:
+        check_model(retrained, read_model_facts(retrained), data)
     return _attacked(place, {UNLEARNED: unlearned, RETRAINED: retrained, TARGET: target}, CausalLM, data)
 
 

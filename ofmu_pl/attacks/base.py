@@ -25,7 +25,7 @@ from ofmu_pl.metrics.result import Metric
 UNLEARNED, RETRAINED, TARGET = MODELS = ("unlearned", "retrained", "target")
 """The model that was attacked, the one that never saw the forgotten rows, and the one that forgot nothing."""
 SECOND = "second retrained"
-"""One more retrained model, which is not attacked: attacks that compare have it as a control, where it is at hand."""
+"""One more retrained model, where it is at hand: how far two models are apart that hold nothing."""
 
 HELD_OUT = "held_out"
 """Stands in for a retrained model that is not at hand: the unlearned model, asked for held-out rows."""

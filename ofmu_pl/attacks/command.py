@@ -134,8 +134,8 @@ def _attempts(
         raise UserError(
             f"None of the attacks is for {on.data.modality}, which '{on.place}' holds: give another configuration."
         )
-    models = [name for name in MODELS if name in on.recipes]
-    networks = ((name, on.build(name)) for name in (*models, SECOND) if name in on.recipes)
+    models = [name for name in (*MODELS, SECOND) if name in on.recipes]
+    networks = ((name, on.build(name)) for name in models)
     both = {name: (weights_hash(network), config_hash(network, generates=True)) for name, network in networks}
     subjects = {name: Subject(on.recipes[name], on.data, device, on.recipes) for name in models}
     if on.held_out is not None:
@@ -229,7 +229,10 @@ def _merged(before: AttacksRecord, record: AttacksRecord, hashes: dict[str, str]
         if new is None or (known.settings == new.settings and known.metrics.keys() > new.metrics.keys() - {HELD_OUT}):
             record.attacks[name] = known
     record.provenance["weights"] = then | hashes
-    return replace(record, models=before.models | record.models)
+    stale = tuple(f"{name} was " for name in record.attacks)  # left out then, and made now
+    remarks = [*dict.fromkeys([*before.remarks, *record.remarks])]
+    remarks = [x for x in remarks if x in record.remarks or not x.startswith(stale)]
+    return replace(record, models=before.models | record.models, remarks=remarks)
 
 
 def _announce(place: Path, attempts: list[Attempt]) -> None:

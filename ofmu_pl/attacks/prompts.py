@@ -109,7 +109,10 @@ class Prompts(Attack):
         rows |= worst_case({way: sides[FORGET] for way, sides in asked.items()}, rows)
         figures = {name: float(np.mean(values)) for name, values in rows.items()}
         forgotten = {way: figures[BY_WAY[way, FORGET].name] for way in asked}
-        best = max(forgotten, key=forgotten.__getitem__)
+        facts = {way: [x.fact for x in sides[FORGET]] for way, sides in asked.items()}
+        alike = [way for way in asked if facts[way] == facts[WAYS[0]]]
+        # So the rows of any two models' best ways are of the same facts.
+        best = max(alike, key=forgotten.__getitem__)
         figures[ROUGE.name], rows[ROUGE.name] = forgotten[best], rows[BY_WAY[best, FORGET].name]
         broken = unless_finite(subject.probabilities(model, FORGET, [0]))
         return Finding(figures, rows, list(forgotten), list(forgotten.values()), broken=broken)

@@ -9,7 +9,8 @@ from itertools import chain
 import numpy as np
 
 from ofmu_pl.attacks.base import HELD_OUT, RETRAINED, TARGET, UNLEARNED, Attack, Finding, Findings, mean_curve
-from ofmu_pl.metrics.bootstrap import interval
+from ofmu_pl.metrics.bootstrap import LEVEL, difference, interval
+from ofmu_pl.metrics.result import Metric
 from ofmu_pl.support.records.reading import Entries
 from ofmu_pl.support.records.results import AttackRecord
 
@@ -42,7 +43,7 @@ def summary(attack: Attack, found: Findings, seeds: list[int]) -> AttackRecord:
         metrics=metrics,
         x=places,
         curves={model: list(map(curve.get, places)) for model, curve in curves.items()},
-        returns=_returns(attack.metrics[0].name, found) if attack.brings_back else {},
+        returns=_returns(attack.metrics[0], found) if attack.brings_back else {},
         gradients=gradients,
         seconds=seconds,
         broken=broken,
@@ -76,8 +77,13 @@ def _rows(name: str, findings: Sequence[Finding]) -> np.ndarray | None:
     return np.array([np.mean(values[row]) for row in sorted(values)]) if values else None
 
 
-def _returns(name: str, found: Findings) -> dict[str, object]:
-    """``returns`` of the module ``base``, with an interval over rows, of all three models together."""
+def _returns(metric: Metric, found: Findings) -> dict[str, object]:
+    """``returns`` of the module ``base``, with an interval over rows, of all three models together.
+
+    There is none where the attack finds no more on the target than on the control, and no interval where that may be
+    chance.
+    """
+    name, sign = metric.name, -1 if metric.higher_is_better else 1
     control = RETRAINED if RETRAINED in found else HELD_OUT
     models = (UNLEARNED, control, TARGET)
     if not found.keys() >= {*models} or (control == HELD_OUT and found[control][0].x != found[UNLEARNED][0].x):
@@ -88,12 +94,15 @@ def _returns(name: str, found: Findings) -> dict[str, object]:
         rows = _rows(name, found[model])
         known += [] if rows is None else [rows]
     ours, theirs, whole = means
-    if not math.isfinite(ours + theirs + whole) or abs(whole - theirs) < 1e-6:
+    if not math.isfinite(ours + theirs + whole) or sign * (whole - theirs) < 1e-6:
         return {}
     result: dict[str, object] = {"value": (ours - theirs) / (whole - theirs)}
     if len(known) < len(models) or len(known[0]) != len(known[2]):
         return result
-    u, c, w = known
+    u, c, w = (sign * rows for rows in known)
+    way_there = [w - c] if control == RETRAINED and len(c) == len(w) else [w, -c]
+    if difference(way_there)[0] > LEVEL:
+        return result
     if control == HELD_OUT:  # other rows, which vary by themselves
         way = w.mean() - c.mean()
         share = (u.mean() - c.mean()) / way

@@ -13,7 +13,7 @@ def print_attacks(title: str, record: AttacksRecord) -> None:
     notes = list(record.remarks)
     for name, a in record.attacks.items():
         notes += [f"{name}, {model}: {why}" for model, why in a.broken.items()]
-    shares = {name: a.returns["value"] for name, a in record.attacks.items() if a.returns}
+    shares = {name: a.returns["value"] for name, a in record.attacks.items() if a.returns.get("interval")}
     if shares:
         worst = max(shares, key=shares.__getitem__)
         notes.append(f"Most comes back by {worst}: {shares[worst]:z.0%} of the way to the target.")

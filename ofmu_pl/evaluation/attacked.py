@@ -32,10 +32,10 @@ ALWAYS = (
 TEXT = ("wording", "search", "samples")
 """Those of texts alone."""
 PARTS = ("attacks in short", "what attacks found", "what attacks test")
-UNLEARNED, TARGET = "unlearned", "target"
+UNLEARNED, TARGET, SECOND = "unlearned", "target", "second retrained"
 THAN = {"retrained": "the retrained model", "held_out": "held-out rows"}
 """Controls of a record, the better one first."""
-NAMES = {UNLEARNED: "unlearned model", **THAN, TARGET: "the model before"}
+NAMES = {UNLEARNED: "unlearned model", **THAN, SECOND: "a second one", TARGET: "the model before"}
 
 
 class Told(NamedTuple):
@@ -81,12 +81,15 @@ def _told(a: AttackRecord) -> Told:
         "it broke the model": low <= 0 and UNLEARNED in a.broken,
     }
     why = next((why for why, holds in reasons.items() if holds), "")
-    verdict = "" if why else "more" if low > 0 else "less" if high < 0 else "no"
+    second = found.get(SECOND)
+    apart = 0.0 if why or second is None else abs(second.value - theirs) / more  # of two that hold nothing
+    verdict = "" if why else "more" if low > apart else "less" if high < -apart else "no"
+    unless = ", unless retrained models differ by as much" if control == "retrained" and second is None else ""
     meaning = {
         "": f"It could not tell: {why}.",
-        "more": f"More than on {than}: something is left.",
-        "less": f"Less than on {than}, which gives the forgetting away.",
-        "no": f"No difference from {than} was found.",
+        "more": f"More than on {than}: something is left{unless}.",
+        "less": f"Less than on {than}, which gives the forgetting away{unless}.",
+        "no": f"No difference from {than} was found{' that a second one lacks' if second else ''}.",
     }
     asks = UNTRIED.get(a.tests, "").partition(":")[0].rstrip(".")
     return Told(asks, found, than, share, verdict, meaning[verdict])

@@ -205,8 +205,11 @@ class TextEvaluation(Evaluation):
         if self.samples != "full" or "forget" not in scores:
             return []
         models = self.before, scores, self.reference.scores if self.reference else {}
-        sides = [s["forget"].generations if "forget" in s else None for s in models]
         ids, rows = scores["forget"].ids, data_of(trainer).evaluation_sets["forget"]
+        sides = []
+        for model in models:  # another program's reference may have other rows
+            alike = "forget" in model and np.array_equal(model["forget"].ids, ids)
+            sides.append(model["forget"].generations if alike else None)
         found = []
         for k in np.unique(np.linspace(0, len(ids) - 1, min(len(ids), EXAMPLES)).round().astype(int)):
             said = [None if texts is None else str(texts[k]) for texts in sides]

@@ -1,6 +1,7 @@
 """``attack``: three models, one table; what was found is read again, and a wrong word is one sentence."""
 
 import json
+from dataclasses import replace
 from shutil import copytree
 
 import numpy as np
@@ -10,8 +11,8 @@ from scipy import stats
 
 from ofmu_pl import Attack, Confidence, DepthScore, Finding, Metric, Prompts, Relearn
 from ofmu_pl.attacks.attacked import of_models, of_run, runs_below
-from ofmu_pl.attacks.base import MODELS
-from ofmu_pl.attacks.command import attack
+from ofmu_pl.attacks.base import MODELS, SECOND
+from ofmu_pl.attacks.command import _attempts, attack
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.cli.commands import main
@@ -163,6 +164,16 @@ def test_an_attack_that_does_not_fit_is_left_out_with_a_remark(run):
         attack([Hopeless()], runs=[run])
 
 
+def test_remarks_stay_while_they_hold(run):
+    attack([Ask(), Hopeless()], runs=[run])
+    attack([Ask()], runs=[run])
+    assert "hopeless" in AttacksRecord.read(run / "latest/attacks.json").remarks[0]
+    hopeful = Ask()
+    hopeful.name = "hopeless"
+    attack([hopeful], runs=[run])
+    assert not AttacksRecord.read(run / "latest/attacks.json").remarks
+
+
 def test_a_model_without_a_run(run, models, tmp_path):
     model = str(run / "latest/hf")
     data = Authors(authors=6, forget_authors=1, batch_size=4)
@@ -171,6 +182,16 @@ def test_a_model_without_a_run(run, models, tmp_path):
     assert set(record.models) == {"unlearned", "target"}
     assert not record.attacks["ask"].returns
     assert "retrained" in record.remarks[0]
+    wrong = {"retrained": str(models / "target/latest/hf"), "place": tmp_path}
+    with pytest.raises(UserError, match="was not trained on the retain split"):
+        attack([Ask()], unlearned=model, data=Authors(authors=6, forget_authors=1, batch_size=4), **wrong)
+
+
+def test_a_second_retrained_model_is_attacked_too(run, models):
+    on = of_run(run / "latest")
+    one = on.recipes["retrained"]
+    subjects = [x.model for x in _attempts(replace(on, recipes=on.recipes | {SECOND: one}), [Ask()], [0], "cpu")[0]]
+    assert subjects == [*MODELS, SECOND]
 
 
 def test_a_target_with_another_tokenizer_is_not_compared_with(run, models, tmp_path):
@@ -209,7 +230,7 @@ def test_held_out_rows_stand_in_for_a_retrained_model(run, models, tmp_path, cap
     expected = subject.probabilities(subject.build(), "holdout")
     assert found["held_out"]["ask_prob"]["value"] == pytest.approx(expected.mean())
     assert found["held_out"]["ask_prob"]["n"] == 2 * found["unlearned"]["ask_prob"]["n"]
-    assert len(record.attacks["ask"].returns["interval"]) == 2
+    assert "value" in record.attacks["ask"].returns
     assert set(record.attacks["relearn_forget"].metrics) == {"unlearned", "target", "held_out"}
     for name in ("choosy", "relearn_form"):  # held-out rows that are asked for must not be trained on
         assert set(record.attacks[name].metrics) == {"unlearned", "target"}
@@ -244,15 +265,32 @@ def of_rows(**rows):
 
 
 def test_returns_beside_held_out_rows_by_hand():
-    u, c, w = [0.2, 0.4, 0.6], [0.1, 0.3, 0.1, 0.3], [0.9, 0.9, 0.9]
+    u, c, w = [0.2, 0.4, 0.6] * 2, [0.1, 0.3] * 3, [0.9] * 6
     returns = summary(Ask(), of_rows(unlearned=u, held_out=c, target=w), [0]).returns
     assert returns["value"] == pytest.approx((0.4 - 0.2) / (0.9 - 0.2))
-    error = np.hypot(np.std(u, ddof=1) / np.sqrt(3), (1 - 2 / 7) * np.std(c, ddof=1) / 2) / 0.7
-    half = stats.t.ppf(0.975, 2) * error
+    error = np.hypot(np.std(u, ddof=1), (1 - 2 / 7) * np.std(c, ddof=1)) / np.sqrt(6) / 0.7
+    half = stats.t.ppf(0.975, 5) * error
     assert returns["interval"] == pytest.approx((2 / 7 - half, 2 / 7 + half))
     other = of_rows(unlearned=u, held_out=c, target=w)
     other["held_out"][0].x = [1]
     assert not summary(Ask(), other, [0]).returns, "the best of more ways is more by itself"
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_of_few_rows_nobody_can_tell_how_much_returns(rows):
+    found = of_rows(unlearned=[0.021] * rows, retrained=[0.02] * rows, target=[0.9] * rows)
+    assert summary(Ask(), found, [0]).returns == {"value": pytest.approx(0.001 / 0.88)}
+
+
+def test_an_attack_that_finds_no_more_on_the_target_tells_nothing():
+    noise, decided = np.random.default_rng(0), 0
+    for _ in range(200):
+        c, w = noise.beta(2, 8, 40), noise.beta(2, 8, 40)
+        found = of_rows(unlearned=w + noise.normal(0, 0.01, 40), retrained=c, target=w)
+        returns = summary(Ask(), found, [0]).returns
+        assert bool(returns) == (w.mean() - c.mean() >= 1e-6)
+        decided += "interval" in returns
+    assert decided <= 12, "2.5 % of 200 are 5"
 
 
 def test_rows_alike_return_nothing_beside_held_out_rows():
@@ -294,10 +332,10 @@ def test_figures_of_a_summary_by_hand():
         name = "toy"
 
     rows = {"unlearned": [0.2, 0.4], "retrained": [0.1, 0.1], "target": [0.9, 0.9]}
-    found = {m: [Finding.of_rows(ASK, r, x=[0, 1], y=r)] for m, r in rows.items()}
+    found = {m: [Finding.of_rows(ASK, r * 3, x=[0, 1], y=r)] for m, r in rows.items()}
     record = summary(Toy(), found, [0])
     assert record.returns["value"] == pytest.approx((0.3 - 0.1) / (0.9 - 0.1))
-    expected = stats.ttest_1samp([0.125, 0.375], 0).confidence_interval(0.95)
+    expected = stats.ttest_1samp([0.125, 0.375] * 3, 0).confidence_interval(0.95)
     assert record.returns["interval"] == pytest.approx(expected)
     assert record.metrics["unlearned"]["ask_prob"]["target"] == pytest.approx(0.1)
     same = Relearn("retain", name="toy").compare(

@@ -115,6 +115,9 @@ def test_pairs_of_a_file(free, tmp_path, monkeypatch):
     asked = Prompts(pairs="${PAIRS}")._asked(subject, 1000, 0)["paired"]
     assert [x.answer for x in asked["forget"]] == ["seven wooden clocks"]  # nobody is no one who is forgotten
     assert [x.answer for x in asked["retain"]] == ["Hal's old maps"]
+    found = [Prompts(pairs="${PAIRS}", max_new_tokens=40).run(free[name], 0) for name in ("target", "retrained")]
+    rows = {len(finding.rows["prompts_rouge"]) for finding in found}
+    assert rows == {len(subject.data.splits["forget"])}, "each model's best way asks for the same facts"
     write(tmp_path, questions[1:], ["1. a 2. b"])
     with pytest.raises(UserError, match="No pair in .* has a forgotten question"):
         Prompts(pairs=str(tmp_path)).run(subject, 0)

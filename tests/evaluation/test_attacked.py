@@ -23,6 +23,9 @@ from tests.evaluation.test_audit import HOSTILE, Outline
 MODELS = ("unlearned", "retrained", "target")
 
 
+TWO_RETRAINED = (*MODELS, "second retrained")
+
+
 def attack(ends, tests="bits", values=(0.3, 0.1, 0.9), models=MODELS, **more):
     """What an attack found whose share returns between two ends; none: the share is not known."""
     entries = dict(zip(models, values, strict=True))
@@ -52,6 +55,9 @@ def attack(ends, tests="bits", values=(0.3, 0.1, 0.9), models=MODELS, **more):
         (attack((0.1, 0.4), broken={"unlearned": "It broke."}), "more"),
         (attack((-0.1, 0.4), broken={"unlearned": "It broke."}), ""),
         (attack((0.1, 0.4), models=("unlearned", "held_out", "target")), "more"),
+        (attack((0.1, 0.4), values=(0.3, 0.1, 0.9, 0.15), models=TWO_RETRAINED), "more"),
+        (attack((0.1, 0.4), values=(0.3, 0.1, 0.9, 0.2), models=TWO_RETRAINED), "no"),  # 12 % return of the second one
+        (attack((-0.4, -0.1), values=(0.05, 0.1, 0.9, 0.2), models=TWO_RETRAINED), "no"),
     ],
 )
 def test_only_the_interval_says_more_and_what_could_not_tell_stays_untested(made, verdict):
@@ -114,10 +120,10 @@ def test_page_and_card_are_renewed_twice_and_purged_after(signed, capsys):
     (folder / "hf" / CARD).write_text(card)
     write_sums(folder / "hf")
     once = write({"first": attack((0.1, 0.4), tests="bits")})
-    twice = write({"first": attack((0.1, 0.4), tests="bits"), "second": attack((-0.1, 0.1), tests="inside")})
-    assert once != twice == write({"first": attack((0.1, 0.4)), "second": attack((-0.1, 0.1), tests="inside")})
+    twice = write({"first": attack((0.1, 0.4), tests="bits"), "newcomer": attack((-0.1, 0.1), tests="inside")})
+    assert once != twice == write({"first": attack((0.1, 0.4)), "newcomer": attack((-0.1, 0.1), tests="inside")})
     for text, was in zip(twice, (before[0], card), strict=True):
-        assert text.count("second") == 1
+        assert text.count("newcomer") == 1
         for untried, left in ((was, 1), (text, 0)):
             listed = untried.rpartition("What was not tested")[2]
             assert [listed.count(word) for word in ("quantisation", "states inside", "pruning")] == [left, left, 1]
@@ -133,7 +139,7 @@ def test_page_and_card_are_renewed_twice_and_purged_after(signed, capsys):
     assert "<h2>What attacks found</h2>" in html
     left = without_rows(twice[0])
     assert EXAMPLES[0].question not in left
-    assert "second" in left
+    assert "newcomer" in left
     assert not capsys.readouterr().out
     assert write({}) == [before[0], card], "figures of other models were taken out"
     assert not list(folder.rglob("*.partial"))

@@ -168,7 +168,7 @@ def test_forget_test_auc_compares_the_forgotten_class_with_itself():
 
 
 def test_single_images_beside_a_forgotten_class_are_compared_alone():
-    """Forgotten class 4 is unknown to the model, in the test set, too; the others it guesses as it guesses test images."""
+    """Forgotten class 4 is unknown to the model, in the test set, too; the others are known as well as there."""
     known = np.repeat(np.arange(CLASSES), 20)
     alike = {name: images(known, known < 4, 3.0, seed) for seed, name in enumerate(("test", "retain"))}
     few = np.concatenate([np.arange(80) % 4, [4, 4]])
