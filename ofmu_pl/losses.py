@@ -59,7 +59,7 @@ def log_odds(losses: Tensor) -> Tensor:
     rise is foreseen well by the gradient.
 
     Args:
-        losses: (B,) mean losses in nats, >= 0; below 1e-6 they count as 1e-6.
+        losses: (B,) mean losses in nats, >= 0; below 1e-6 they count as 1e-6, with the slope that this has.
 
     Returns:
         (B,) of the same dtype.
@@ -68,7 +68,7 @@ def log_odds(losses: Tensor) -> Tensor:
         >>> log_odds(torch.tensor([0.6931472, 2.3978953])).round(decimals=4)
         tensor([0.0000, 2.3026])
     """
-    at_least = losses.clamp(min=1e-6)
+    at_least = losses + (losses.clamp(min=1e-6) - losses).detach()
     return at_least + torch.log(-torch.expm1(-at_least))
 
 

@@ -120,6 +120,16 @@ def test_undial(case):
     same(L.undial(logits, targets, reference, 10.0), by_token(loss, targets, logits, reference))
 
 
+def test_log_odds_of_what_is_known_too_well_have_a_value_and_a_slope():
+    """A row far below the floor is pushed as one at the floor; else what a model knows best would never move."""
+    logit = torch.tensor([12.0, 16.0, 20.0], dtype=torch.float64, requires_grad=True)
+    found = L.log_odds(torch.nn.functional.softplus(-logit))
+    (slope,) = torch.autograd.grad(found.sum(), logit)
+    assert found[1:].tolist() == pytest.approx([math.log(1e-6)] * 2, abs=1e-5)
+    assert slope[0].item() == pytest.approx(-1.0, rel=1e-3)
+    assert (slope < 0).all()
+
+
 @pytest.mark.parametrize("skip", [0, 1, 9])
 def test_ce_u(case, skip):
     logits, targets, _ = case

@@ -55,6 +55,7 @@ class CEU(TwoTerms):
     """
 
     in_words = "The model was trained to imitate itself with the right words of the forgotten answers taken out."
+    modality = "text"
 
     def __init__(self, network: Network, skip: int = 1, alpha: float = 0.0, **kwargs: Any) -> None:
         super().__init__(network, alpha=alpha, **kwargs)
@@ -63,8 +64,8 @@ class CEU(TwoTerms):
     def forget_losses(self, part: Batch) -> Tensor:
         """Cross-entropy to the network's own distribution without the true token, taken as constant."""
         logits, targets = self.recipe.logits(self.trained, part)
-        labelled, predicted = ((x != IGNORED).flatten(1).sum(1) for x in (part["labels"], targets))
-        return ce_u(logits, targets, self.skip - labelled + predicted)
+        documents = part["labels"][:, 1] != IGNORED  # nothing stands before their answer but a first token
+        return ce_u(logits, targets, self.skip - documents.long())
 
 
 class JensUn(TwoTerms):

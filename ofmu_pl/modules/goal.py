@@ -210,7 +210,12 @@ class Goal:
         """
         if step % EVERY:
             return False, {}
-        arrived, seen = (self.arrived, {}) if self.data.never_seen is None else self.compare(self._set_levels())
+        if self.data.never_seen is None:
+            rows = evenly(range(self._count), LOOKED_AT)
+            left = self._left(self._score("forget", rows), rows)
+            arrived, seen = self.arrived and left <= WIDTH, {"goal/left": left}
+        else:
+            arrived, seen = self.compare(self._set_levels())
         return arrived and self.kept, {"goal/harm": self.harm, **seen}
 
     def compare(self, held: Rows) -> tuple[bool, dict[str, float]]:

@@ -244,17 +244,17 @@ def test_pdu_watches_its_constraint_from_a_price_of_zero(folder):
     assert module.alpha == pytest.approx(2.0 * (first - 0.5))
 
 
-def test_ce_u_counts_the_labelled_tokens_that_nothing_predicts(folder):
-    """Documents have a label at their first token. Upstream counts it among those that are left alone."""
+def test_ce_u_counts_the_first_token_of_a_document(folder):
+    """Nothing predicts it. Upstream counts it among those that are left alone."""
     module = CEU(CausalLM(path=folder), skip=2, **SGD)
     train(module, steps=0)
     with torch.no_grad():
         module.network.lm_head.weight.mul_(50)  # else all tokens have the loss of a uniform guess
     ids = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 8, 9]])
-    labels = torch.tensor([[5, 6, 7, 8, 9], [-100, -100, 7, 8, 9]])
+    labels = torch.tensor([[-100, 6, 7, 8, 9], [-100, -100, 7, 8, 9]])
     got = module.forget_losses({"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels})
     logits = module.network(input_ids=ids).logits.detach()
-    for row, kept in ((0, (2, 3, 4)), (1, (4,))):  # tokens, after the first two labelled ones
+    for row, kept in ((0, (2, 3, 4)), (1, (4,))):  # tokens, after the first two of document and answer
         losses = []
         for t in kept:
             z = logits[row, t - 1].double()

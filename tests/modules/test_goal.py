@@ -288,6 +288,10 @@ def test_without_held_out_rows_the_level_is_said_to_be_a_guess(sides, modality, 
     with pytest.warns(UserWarning, match="no held-out rows"):
         goal.begin(range(3))
     assert goal.levels.unique().tolist() == [level]
+    goal.skip_path()
+    assert not goal.check(10)[0], "no row has moved"
+    sides.loss["forget"] = torch.full_like(sides.loss["forget"], level)
+    assert goal.check(20) == (True, {"goal/harm": 0.0, "goal/left": pytest.approx(0.0, abs=1e-9)})
 
 
 def test_what_is_resumed_goes_on_with_the_same_levels(answers):

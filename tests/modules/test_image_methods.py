@@ -260,6 +260,8 @@ def test_work_is_counted_over_all_parts_of_a_run(tmp_path, make, steps):
     for step in range(1, steps + 1):
         train_on_digits(resumed := make(network()), steps, ckpt_path=str(tmp_path / f"step={step}.ckpt"))
         assert resumed.gradient_evaluations == whole.gradient_evaluations
+        after = state(whole)
+        assert all(torch.equal(x, after[name]) for name, x in state(resumed).items())
 
 
 # SCRUB, l1, controls, statistics -----------------------------------------------------------------------------------
