@@ -59,7 +59,8 @@ class Prompts(Attack):
     half of the answer (only the rest is compared), in one prompt with a retain question (``1. ... 2. ...``), and, where
     the data has probes of these names (``Authors`` with ``probes``) or, for the first, ``paraphrased_question``, as
     ``paraphrase``, ``multi_hop`` and ``cross_lingual``. Found is the mean ROUGE-L recall of the forgotten answers in
-    the way that is best for the attacker, of those that ask for the run's own rows. Beside it stand, with r_w(i) the recall of row i in the way w,
+    the way that is best for the attacker, of those that ask for the run's own rows. Beside it stand, with r_w(i) the
+    recall of row i in the way w,
 
         prompts_worst_case = mean_i max_w r_w(i),    prompts_known = mean_i [max_w r_w(i) >= 0.9],
 
