@@ -115,7 +115,7 @@ def _given(source: Any, option: str) -> list[object]:
     """Rows of an object of Python: a data frame, a data set of ``datasets``, or any rows or texts one after another."""
     if isinstance(source, dict):  # DatasetDict
         if len(source) != 1:
-            raise UserError(f"`{option}` has the parts {', '.join(map(str, source))}: give one of them.")
+            raise UserError(f"`{option}` has the parts {', '.join(map(str, source))}: give one of them, or rows.")
         (source,) = source.values()
     if hasattr(source, "to_dict") and hasattr(source, "columns"):  # pandas, which may not be here
         source = map(_without_arrays, source.to_dict(orient="records"))

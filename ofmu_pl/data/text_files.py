@@ -135,6 +135,7 @@ class TextFiles(TextDataModule):
         """The rows of each side as they were written, with our names of columns."""
         options = {"forget": self.forget, "retain": self.retain, HOLDOUT: self.holdout}
         given = {name: source for name, source in options.items() if source is not None}
+        chosen = self.forget_rows is not None or self.forget_where is not None
         if self.full is not None:
             if "forget" in given or "retain" in given:
                 raise UserError(
@@ -145,7 +146,7 @@ class TextFiles(TextDataModule):
             left = sorted(set(range(len(rows.rows))) - set(index))
             rank_zero_info(f"To be forgotten: {len(index)} of {len(rows.rows)} rows, first {rows.place(index[0])}.")
             sides = {"forget": rows.part(index, "data.forget"), "retain": rows.part(left, "data.retain")}
-        elif not {"forget", "retain"} <= given.keys() or (self.forget_rows, self.forget_where) != (None, None):
+        elif not {"forget", "retain"} <= given.keys() or chosen:
             raise UserError(
                 "Rows to forget or rows to retain are missing: give both as `data.forget` and `data.retain` alone, or "
                 "one file of all rows as `data.full` with `data.forget_rows` or `data.forget_where`."

@@ -472,7 +472,7 @@ BAD = {
     "no rows": ({"forget": []}, "'data.forget' holds no rows"),
     "no source": ({"forget": None}, "`data.forget`"),
     "two ways": ({"full": RETAIN}, "`data.full` beside `data.forget`"),
-    "rows of no file": ({"forget_rows": [1]}, "`data.full`"),
+    "rows of no file": ({"forget_rows": np.array([1, 2])}, "`data.full`"),
     "no such column": ({"columns": {"question": "prompt"}}, "no column 'prompt'.*question, answer"),
     "no form": ({"forget": [{"q": "Who?", "a": "I."}]}, "has the columns q, a"),
     "mixed forms": ({"forget": [FORGET[0], {"text": "It."}]}, "Row 1 .* has a 'text'"),
