@@ -9,7 +9,7 @@ from ofmu_pl.report.runs import Findings, Replicate, words
 from ofmu_pl.report.statistics import Spread, ahead, differences, spread, spread_in, trade_off
 from ofmu_pl.report.tables import Entry, Table, measured, to_markdown
 
-PAGES = ("front", "field", "smollm2", "own-data", "quickstart", "attacks_images")
+PAGES = ("front", "field", "smollm2", "smollm2_facts", "own-data", "quickstart", "attacks_images")
 """Pages whose `ofmu` is the form that ships."""
 OURS = "ofmu"
 WITHOUT = ("ofmu_first_order", "no_similarity", "no_penalty")
@@ -86,7 +86,7 @@ def standing() -> Table:
         less = [m for m, share in back.items() if share.n and share.mean < back[OURS].mean <= MOST]
         values = [f"{words(x)} {spread_in(e, scenarios, OURS, x).mean:.3g}" for x in pair]
         line = [title, seeds(e, scenarios), ", ".join(values), ", ".join(better) or "none"]
-        line += [shown(back[OURS]), ", ".join(less) or "none"]
+        line += [shown(back[OURS]), ", ".join(less) or ("none" if back[OURS].n else "–")]
         table.add([x if isinstance(x, Entry) else Entry(x) for x in line])
     return table
 
