@@ -65,23 +65,27 @@ class SplitImages(PairedDataModule):
         splits = {"full": s.full, "forget": s.forget, "retain": s.retain}
         self.require(splits)
         named, tested = self.labels.numpy()[s.forget], self.test_labels.numpy()[s.test]
-        whole = np.isin(named, s.forgotten)
-        self._by_class = bool(whole.any() and whole.all())
-        like_forget = np.isin(tested, named if self._by_class else named[~whole])
+        single = named[~np.isin(named, s.forgotten)]
+        like_forget = np.isin(tested, single if self.names_single_images else named)
         splits["test"] = s.test[like_forget]  # nothing is trained on it
         self.evaluation_sets = {name: getattr(s, name) for name in ("forget", "retain", "validation", "test")}
         self.evaluation_sets |= {name: other.forget for name, other in theirs.items()}
         self.splits = splits  # last: it marks a set-up that went well
 
     @property
+    def names_single_images(self) -> bool:
+        """Whether any image to forget is of a class that is not forgotten whole."""
+        return not np.isin(self.labels.numpy()[self.split.forget], self.split.forgotten).all()
+
+    @property
     def never_seen(self) -> str | None:
         """The test images of the forgotten images' classes, but of classes that are forgotten whole."""
-        return "test" if not self._by_class and len(self.splits.get("test", ())) else None
+        return "test" if self.names_single_images and len(self.splits.get("test", ())) else None
 
     @property
     def why_no_never_seen(self) -> str:
         """Why the test images say nothing of how far to forget."""
-        if self._by_class:
+        if not self.names_single_images:
             return "Whole classes are forgotten, of which a model that knows them knows the test images as well"
         return "There are no test images of the forgotten images' classes"
 
