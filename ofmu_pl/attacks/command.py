@@ -224,14 +224,17 @@ def _merged(before: AttacksRecord, record: AttacksRecord, hashes: dict[str, str]
         told = ", ".join(before.attacks)
         remark = f"Attacks made before ({told}) were on other models or rows, so their figures were taken out."
         return replace(record, remarks=[*record.remarks, remark])
+    made = set(record.attacks)
     for name, known in before.attacks.items():
         new = record.attacks.get(name)
         if new is None or (known.settings == new.settings and known.metrics.keys() > new.metrics.keys() - {HELD_OUT}):
             record.attacks[name] = known
     record.provenance["weights"] = then | hashes
-    stale = tuple(f"{name} was " for name in record.attacks)  # left out then, and made now
-    remarks = [*dict.fromkeys([*before.remarks, *record.remarks])]
-    remarks = [x for x in remarks if x in record.remarks or not x.startswith(stale)]
+    remarks = list(record.remarks)
+    for remark in before.remarks:
+        name, was, _ = remark.partition(" was ")  # left out, or not made on held-out rows; others are of models
+        if was and " " not in name and name not in made and remark not in remarks:
+            remarks.append(remark)
     return replace(record, models=before.models | record.models, remarks=remarks)
 
 
