@@ -44,8 +44,8 @@ def shares(experiment: Findings, scenarios: list[str], method: str) -> dict[str,
 
 
 def worst(found: dict[str, Spread]) -> str | None:
-    """The attack that brings most back; ``None`` where no share is known."""
-    return max((a for a, s in found.items() if s.n), key=lambda a: found[a].mean, default=None)
+    """The attack that brings most back; ``None`` where no share is known with an interval."""
+    return max((a for a, s in found.items() if not math.isnan(s.low)), key=lambda a: found[a].mean, default=None)
 
 
 def attack_table(experiment: Findings, name: str, scenarios: list[str]) -> Table:
