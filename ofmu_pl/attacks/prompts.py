@@ -107,13 +107,11 @@ class Prompts(Attack):
             for side, xs in sides.items():
                 recall = rouge_l_recall([x.answer for x in xs], [texts[tuple(x.prompt)] for x in xs])
                 rows[BY_WAY[way, side].name] = recall.tolist()
-        rows |= worst_case({way: sides[FORGET] for way, sides in asked.items()}, rows)
+        gone = {way: sides[FORGET] for way, sides in asked.items()}
+        rows |= worst_case(gone, rows)
         figures = {name: float(np.mean(values)) for name, values in rows.items()}
         forgotten = {way: figures[BY_WAY[way, FORGET].name] for way in asked}
-        facts = {way: [x.fact for x in sides[FORGET]] for way, sides in asked.items()}
-        alike = [way for way in asked if facts[way] == facts[WAYS[0]]]
-        # So the rows of any two models' best ways are of the same facts.
-        best = max(alike, key=forgotten.__getitem__)
+        best = max(ways_to_the_same(gone), key=forgotten.__getitem__)  # so any two models' rows are of the same facts
         figures[ROUGE.name], rows[ROUGE.name] = forgotten[best], rows[BY_WAY[best, FORGET].name]
         broken = unless_finite(subject.probabilities(model, FORGET, [0]))
         return Finding(figures, rows, list(forgotten), list(forgotten.values()), broken=broken)
@@ -157,16 +155,20 @@ def _different(sides: dict[str, list[Asked]]) -> list[tuple[int, ...]]:
     return list(dict.fromkeys(tuple(x.prompt) for x in chain.from_iterable(sides.values())))
 
 
+def ways_to_the_same(asked: Mapping[str, Sequence[Asked]]) -> list[str]:
+    """The ways that ask for the facts of the way ``question``, row by row."""
+    facts = [x.fact for x in asked[WAYS[0]]]
+    return [way for way, xs in asked.items() if [x.fact for x in xs] == facts]
+
+
 def worst_case(asked: Mapping[str, Sequence[Asked]], recalls: Mapping[str, list[float]]) -> dict[str, list[float]]:
     """Each forgotten row's best recall, and whether it is known, from what was asked and the recalls of all ways.
 
-    A way counts that asks for the facts of the way ``question``, row by row.
+    The ways of ``ways_to_the_same`` count.
     """
-    facts = [x.fact for x in asked[WAYS[0]]]
-    best = np.zeros(len(facts))
-    for way, xs in asked.items():
-        if [x.fact for x in xs] == facts:
-            best = np.maximum(best, recalls[BY_WAY[way, FORGET].name])
+    best = np.zeros(len(asked[WAYS[0]]))
+    for way in ways_to_the_same(asked):
+        best = np.maximum(best, recalls[BY_WAY[way, FORGET].name])
     return {WORST_CASE.name: best.tolist(), ANY_WAY.name: (best >= KNOWN).astype(float).tolist()}
 
 

@@ -99,7 +99,7 @@ def _returns(metric: Metric, found: Findings) -> dict[str, object]:
     result: dict[str, object] = {"value": (ours - theirs) / (whole - theirs)}
     if len(known) < len(models) or len(known[0]) != len(known[2]):
         return result
-    u, c, w = (sign * rows for rows in known)
+    u, c, w = known
     way_there = [w - c] if control == RETRAINED and len(c) == len(w) else [w, -c]
     if difference(way_there)[0] > LEVEL:
         return result

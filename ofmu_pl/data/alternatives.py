@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import read_file, sound
+from ofmu_pl.data.own_rows import turns_of
 from ofmu_pl.data.row_formats import json_lines
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import numbered_lines
@@ -33,7 +34,7 @@ def other_answers(rows: list[Row], path: Path, seed: int, columns: dict[str, str
         given = sound(str(path), "data.alternatives", *json_lines(path))
     else:
         return with_refusals(rows, [line.rstrip("\r\n") for line in lines], seed)
-    if any(turn["role"] == "assistant" for row in rows for turn in row.get("before", ())):
+    if any(len(turns_of(row)) > 1 for row in rows):
         raise UserError(
             f"'{path}' has one answer a row, and conversations to forget have several: give one conversation for each "
             "answer, or a text file of refusals."

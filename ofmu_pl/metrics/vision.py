@@ -211,12 +211,14 @@ def _forget_against_test(
     test = scores["test"]
     # A forgotten class is compared with itself: classes differ in difficulty, and the forgotten ones in all else.
     # (Which of them this run forgets, its images say: others may have been forgotten before.)
-    labels, members = scores["forget"].labels, scores["forget"].losses
-    own = np.intersect1d(forgotten, labels)
-    whole = np.isin(labels, own)
-    strangers = test.losses[np.isin(test.labels, own)] if forgotten else test.losses
-    if len(own) and not whole.all():  # single images of other classes, too: these alone are compared
-        members, strangers = members[~whole], test.losses[~np.isin(test.labels, forgotten)]
-    if not len(strangers):
+    labels, losses = scores["forget"].labels, scores["forget"].losses
+    whole = np.isin(labels, forgotten)
+    if whole.all():
+        held_out = test.losses[np.isin(test.labels, labels)]
+    elif whole.any() or not forgotten:  # single images alone are compared
+        losses, held_out = losses[~whole], test.losses[~np.isin(test.labels, forgotten)]
+    else:
         return {}
-    return by_name(auc_result(FORGET_TEST_AUC, (members, strangers), 0.5, intervals=intervals))
+    if not len(held_out):
+        return {}
+    return by_name(auc_result(FORGET_TEST_AUC, (losses, held_out), 0.5, intervals=intervals))

@@ -210,12 +210,14 @@ class Goal:
         """
         if step % EVERY:
             return False, {}
-        if self.data.never_seen is None:
+        arrived = self.arrived
+        seen: dict[str, float] = {}
+        if self.data.never_seen is not None:
+            arrived, seen = self.compare(self._set_levels())
+        elif arrived:
             rows = evenly(range(self._count), LOOKED_AT)
             left = self._left(self._score("forget", rows), rows)
-            arrived, seen = self.arrived and left <= WIDTH, {"goal/left": left}
-        else:
-            arrived, seen = self.compare(self._set_levels())
+            arrived, seen = left <= WIDTH, {"goal/left": left}
         return arrived and self.kept, {"goal/harm": self.harm, **seen}
 
     def compare(self, held: Rows) -> tuple[bool, dict[str, float]]:
