@@ -2,7 +2,8 @@
 
 The network has the shape of Llama-3.2-1B, the rows are TOFU's forget10 (``--data``), the options those of
 configs/tofu.yaml. Of each contender a process of its own gives the median seconds of an iteration, of a whole one
-(with similarity and penalty) and of the others, and the most memory that torch allocated in training.
+(with similarity and penalty) and of the others, the seconds before the first iteration and after the last one, and the
+most memory that torch allocated. What is known is written after each iteration, so that a stop loses nothing.
 """
 
 import argparse
@@ -48,29 +49,36 @@ CONTENDERS: dict[str, tuple[int, list[str]]] = {
 
 
 def worker(file: str) -> None:
-    """Run ``fit`` with the words in a file, and write the seconds of each iteration and the peak of memory."""
+    """Run ``fit`` with the words in a file; after each iteration write the seconds of all and the peak of memory."""
     words, result, turn = json.loads(Path(file).read_text())
-    seconds: list[float] = []
+    step, on_gpu = UnlearningModule.training_step, torch.cuda.is_available()
+    found: dict[str, Any] = {"seconds": []}
+    began = 0.0
 
-    def timed(step: Any) -> Any:
-        @wraps(step)
-        def inner(*args: Any, **kwargs: Any) -> Any:
-            waited = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
-            waited()
-            start = time.perf_counter()
-            found = step(*args, **kwargs)
-            waited()
-            seconds.append(time.perf_counter() - start)
-            return found
+    def write() -> None:
+        write_json(Path(result), found | {"peak": torch.cuda.max_memory_allocated() if on_gpu else 0})
 
-        return inner
+    def now() -> float:
+        if on_gpu:
+            torch.cuda.synchronize()
+        return time.perf_counter()
 
-    mock.patch.object(UnlearningModule, "training_step", timed(UnlearningModule.training_step)).start()
+    @wraps(step)
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        start = now()
+        found.setdefault("before", start - began)
+        made = step(*args, **kwargs)
+        found["seconds"].append(now() - start)
+        write()
+        return made
+
+    mock.patch.object(UnlearningModule, "training_step", timed).start()
     with Path(turn).open("w") as lock:  # one at a time, but for their imports
         fcntl.flock(lock, fcntl.LOCK_EX)
+        began = now()
         command(words)
-    peak = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
-    Path(result).write_text(json.dumps({"seconds": seconds, "peak": peak}))
+    found["after"] = now() - began - found["before"] - sum(found["seconds"])
+    write()
 
 
 def main() -> None:
@@ -91,9 +99,12 @@ def main() -> None:
             if name is not None:
                 waiting.append((name, start(name, Path(folder), model, options)))
             ran, process = waiting.pop(0)
-            code = process.wait()
             file = Path(folder, f"{ran}.json")
-            results[ran] = told(json.loads(file.read_text())) if file.exists() else {"exit_code": code}
+            while process.poll() is None:  # a call that ends meanwhile leaves what is known
+                time.sleep(5)
+                if file.exists():
+                    write_json(options.json, results | {ran: told(json.loads(file.read_text()))})
+            results[ran] = told(json.loads(file.read_text())) if file.exists() else {"exit_code": process.returncode}
             print(ran, results[ran], flush=True)
             write_json(options.json, results)
 
@@ -129,6 +140,7 @@ def told(found: dict[str, Any]) -> dict[str, Any]:
     seconds = found["seconds"]
     plain = [x for i, x in enumerate(seconds, 1) if i > 2 and i != 20] or seconds
     told = {"iterations": len(seconds), "seconds": statistics.median(plain), "peak_gb": found["peak"] / 1e9}
+    told |= {name: found[name] for name in ("before", "after") if name in found}
     return told | ({"whole_seconds": seconds[19]} if len(seconds) >= 20 else {})
 
 

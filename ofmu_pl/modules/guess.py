@@ -64,7 +64,8 @@ class Guess:
         lowest, highest = LOWEST, 1.0
         for _ in range(HALVINGS):
             middle = (lowest + highest) / 2
-            sure = _entropy((self.model.dense(x).log() / middle).log_softmax(1) for x in said) < wanted
+            guessed = (self.model.dense(x, wanted.device).log() / middle for x in said)
+            sure = _entropy(x.log_softmax(1) for x in guessed) < wanted
             lowest, highest = (middle, highest) if sure else (lowest, middle)
         self.temperature = highest
 
@@ -79,7 +80,7 @@ class Guess:
         for i in rows:
             answer, said = self._guessed(stream, i)
             true = [answer.tokens[place] for place in answer.places]
-            found.append(-self.model.dense(said)[range(len(true)), true].double().log().numpy())
+            found.append(-self.model.of(true, said).double().log().numpy())
         return found
 
     def logits(self, ids: Tensor, targets: Tensor) -> Tensor:
@@ -90,7 +91,7 @@ class Guess:
         guessed = torch.zeros(*targets.shape, self.model.vocabulary, device=targets.device)
         for row, i, places in zip(guessed, ids.tolist(), targets != IGNORED, strict=True):
             _, said = self._guessed("forget", i)
-            row[places] = (self.model.dense(said).log() / self.temperature).to(row)
+            row[places] = self.model.dense(said, row.device).log() / self.temperature
         return guessed
 
     def _guessed(self, stream: str, i: int) -> tuple[Answer, Sparse]:
@@ -101,9 +102,9 @@ class Guess:
         return self._said[stream, i]
 
 
-def _entropy(log_probabilities: Iterable[Tensor]) -> float:
-    """Mean entropy in nats of distributions, (n, V) each, over all their rows."""
-    return float(torch.cat([-(x.exp() * x).sum(1) for x in log_probabilities]).mean())
+def _entropy(log_probabilities: Iterable[Tensor]) -> Tensor:
+    """Mean entropy, (), in nats of distributions, (n, V) each, over all their rows."""
+    return torch.cat([-(x.exp() * x).sum(1) for x in log_probabilities]).mean()
 
 
 def answers(data: PairedDataModule, stream: str, rows: Iterable[int]) -> Iterator[Answer]:

@@ -140,12 +140,20 @@ class NGram:
         where, what = torch.tensor([places, tokens], dtype=torch.long)
         return Sparse(torch.tensor(everywhere), where, what, torch.tensor(shares))
 
-    def dense(self, sparse: Sparse) -> Tensor:
-        """Probabilities of all tokens at each place, (n, V) float32."""
+    def dense(self, sparse: Sparse, device: torch.device | str = "cpu") -> Tensor:
+        """Probabilities of all tokens at each place, (n, V) float32, made on a device: V numbers are slow to move."""
+        everywhere, places, tokens, shares = (x.to(device) for x in sparse)
+        uniform, anywhere = everywhere.T
+        predicted: Tensor = uniform[:, None] / self.vocabulary + anywhere[:, None] * self._anywhere.to(device)
+        return predicted.index_put_((places, tokens), shares, accumulate=True)
+
+    def of(self, tokens: Sequence[int], sparse: Sparse) -> Tensor:
+        """Probability of one token at each place, (n,) float32: what ``dense`` has there, without the other tokens."""
+        wanted = torch.tensor(tokens)
         uniform, anywhere = sparse.everywhere.T
-        predicted: Tensor = uniform[:, None] / self.vocabulary + anywhere[:, None] * self._anywhere
-        predicted.index_put_((sparse.places, sparse.tokens), sparse.shares, accumulate=True)
-        return predicted
+        predicted: Tensor = uniform / self.vocabulary + anywhere * self._anywhere[wanted]
+        named = sparse.tokens == wanted[sparse.places]
+        return predicted.index_put_((sparse.places[named],), sparse.shares[named], accumulate=True)
 
     def _fit(self, held: Iterable[Answer]) -> None:
         """Find the weights of each kind of place by expectation maximisation."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -110,9 +111,10 @@ class Run:
         return network if self.trainer is None else self.trainer.precision_plugin.convert_module(network)
 
     def build(self, recipe: Any, *, exact: bool) -> nn.Module:
-        """Make a network from its recipe, in shards where the ranks hold them."""
+        """Make a network from its recipe on the host, in shards where the ranks hold them; the caller moves it."""
         build = partial(recipe.build_in_shards, cut=self.shard) if self.ranks.sharded else recipe.build
-        network: nn.Module = build(self.data, exact=exact)
+        with torch.device("cpu"):  # Lightning asks for a network on the GPU, where random numbers are others
+            network: nn.Module = build(self.data, exact=exact)
         return network
 
     def shard(self, network: nn.Module) -> bool:

@@ -128,7 +128,7 @@ def test_the_goal_asks_the_guess_how_easy_each_token_is():
         for found, answer in zip(losses, answers(data, stream, range(8)), strict=True):
             true = [answer.tokens[i] for i in answer.places]
             predicted = module.lower.guess.model.predict(answer).double()[range(len(true)), true]
-            torch.testing.assert_close(torch.from_numpy(found), -predicted.log(), rtol=1e-5, atol=0)
+            torch.testing.assert_close(torch.from_numpy(found), -predicted.log(), rtol=0, atol=0)
 
 
 def test_of_more_rows_than_are_read_the_goal_does_not_ask(monkeypatch):

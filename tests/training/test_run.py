@@ -46,6 +46,15 @@ def test_iterations_by_hand_are_those_of_a_trainer(make):
     assert module.gradient_evaluations == by_trainer.gradient_evaluations
 
 
+def test_a_network_is_made_on_the_host_wherever_lightning_asks_for_it():
+    usual, module = begun(GradDiff(CausalLM(config=TINY), **ADAM)), GradDiff(CausalLM(config=TINY), **ADAM)
+    module.run = Run(usual.run.data, steps=3)
+    torch.manual_seed(0)
+    with torch.device("meta"):
+        module.configure_model()
+    assert torch.equal(weights(module), weights(usual))
+
+
 def test_a_run_of_epochs_is_as_long_as_one_of_its_iterations():
     def penalised(steps, epochs):
         module = OFMU(CausalLM(config=TINY), inner_steps=1, engine="finite_difference", higher_order_from=0.5)
