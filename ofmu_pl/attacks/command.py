@@ -181,8 +181,8 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
     _announce(on.place, attempts)
     bar = tqdm(attempts, desc=f"attacks on {on.place}", unit="attack", leave=False)
     found: dict[str, dict[str, list[Finding]]] = {}
-    left_out: dict[str, str] = {}
-    remarks = list(on.missing)
+    left_out: set[str] = set()
+    not_made: dict[str, str] = {}
     for attempt in bar:
         name = attempt.attack.name
         if name in left_out:
@@ -192,20 +192,22 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
             finding = attempt.finding()
         except UserError as error:  # the data lack what this attack needs, and others may not need it
             if attempt.model == HELD_OUT:  # their like may be lacking, and the attack stands without its control
-                remarks.append(f"{name} was not made on held-out rows: {error}")
+                not_made[name] = f"{name} was not made on held-out rows: {error}"
                 continue
             if len(attacks) == 1:
                 raise
-            left_out[name] = str(error)
+            left_out.add(name)
+            not_made[name] = f"{name} was left out: {error}"
             found.pop(name, None)
             continue
         found.setdefault(name, {}).setdefault(attempt.model, []).append(finding)
     if not found:
-        raise UserError(f"No attack fits '{on.place}': {' '.join(left_out.values())}")
+        raise UserError(f"No attack fits '{on.place}': {' '.join(not_made.values())}")
     record = AttacksRecord(
         attacks={a.name: summary(a, found[a.name], list(seeds)) for a in attacks if a.name in found},
         models={name: str(getattr(on.recipes[name], "path", "")) for name in hashes},
-        remarks=[*dict.fromkeys(remarks), *(f"{name} was left out: {why}" for name, why in left_out.items())],
+        remarks=list(on.missing),
+        not_made=not_made,
         provenance=provenance(on.data, weights=hashes, device=device),
     )
     path = on.place / ATTACKS
@@ -230,12 +232,8 @@ def _merged(before: AttacksRecord, record: AttacksRecord, hashes: dict[str, str]
         if new is None or (known.settings == new.settings and known.metrics.keys() > new.metrics.keys() - {HELD_OUT}):
             record.attacks[name] = known
     record.provenance["weights"] = then | hashes
-    remarks = list(record.remarks)
-    for remark in before.remarks:
-        name, was, _ = remark.partition(" was ")  # left out, or not made on held-out rows; others are of models
-        if was and " " not in name and name not in made and remark not in remarks:
-            remarks.append(remark)
-    return replace(record, models=before.models | record.models, remarks=remarks)
+    not_made = {name: why for name, why in before.not_made.items() if name not in made} | record.not_made
+    return replace(record, models=before.models | record.models, not_made=not_made)
 
 
 def _announce(place: Path, attempts: list[Attempt]) -> None:

@@ -10,7 +10,7 @@ from ofmu_pl.support.terminal import console
 
 def print_attacks(title: str, record: AttacksRecord) -> None:
     """Print what attacks found, model by model."""
-    notes = list(record.remarks)
+    notes = record.all_remarks
     for name, a in record.attacks.items():
         notes += [f"{name}, {model}: {why}" for model, why in a.broken.items()]
     shares = {name: a.returns["value"] for name, a in record.attacks.items() if a.returns.get("interval")}

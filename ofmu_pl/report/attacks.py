@@ -127,7 +127,7 @@ def _notes(experiment: Findings, scenarios: list[str], rows: dict[str, dict[str,
     if len(attacks_of(experiment, scenarios)) > 1 and any(counts):
         notes.append(f"{WORST} the attack that brings most back, whose share stands in the main table.")
     for run in experiment.finished:
-        remarks = run.attacks.remarks if run.scenario in scenarios else []
+        remarks = run.attacks.all_remarks if run.scenario in scenarios else []
         notes += [str(remark) for remark in remarks if remark not in notes]
     return notes + _broken(experiment, scenarios)
 

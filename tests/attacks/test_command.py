@@ -94,7 +94,7 @@ def test_an_attack_from_another_folder_finds_the_models_and_keeps_what_was_found
     record = AttacksRecord.read(folder / "attacks.json")
     assert set(record.attacks) == {"ask", "relearn_retain"}
     assert all(set(x.metrics) == set(MODELS) for x in record.attacks.values())
-    assert not record.remarks
+    assert not record.all_remarks
     known = record.attacks["ask"]
     (home / "retrained").rename(home / "moved")
     attack([Ask(), Confidence()], runs=[folder])  # less is at hand than before
@@ -115,7 +115,7 @@ def test_figures_of_other_models_or_rows_are_taken_out_with_a_remark(run, tmp_pa
     attack([Confidence()], runs=[folder])
     record = AttacksRecord.read(folder / "attacks.json")
     assert set(record.attacks) == {"confidence"}
-    assert any("ask" in remark for remark in record.remarks)
+    assert any("ask" in remark for remark in record.all_remarks)
 
 
 def test_files_that_attacks_read_are_known():
@@ -159,7 +159,7 @@ def test_an_attack_that_does_not_fit_is_left_out_with_a_remark(run):
     attack([Ask(), Hopeless()], runs=[run])
     record = AttacksRecord.read(run / "latest/attacks.json")
     assert "hopeless" not in record.attacks
-    assert record.remarks == ["hopeless was left out: There is nothing to hope for."]
+    assert record.all_remarks == ["hopeless was left out: There is nothing to hope for."]
     with pytest.raises(UserError, match="nothing to hope for"):
         attack([Hopeless()], runs=[run])
 
@@ -167,11 +167,11 @@ def test_an_attack_that_does_not_fit_is_left_out_with_a_remark(run):
 def test_remarks_stay_while_they_hold(run):
     attack([Ask(), Hopeless()], runs=[run])
     attack([Ask()], runs=[run])
-    assert ["hopeless" in remark for remark in AttacksRecord.read(run / "latest/attacks.json").remarks] == [True]
+    assert ["hopeless" in remark for remark in AttacksRecord.read(run / "latest/attacks.json").all_remarks] == [True]
     hopeful = Ask()
     hopeful.name = "hopeless"
     attack([hopeful], runs=[run])
-    assert not AttacksRecord.read(run / "latest/attacks.json").remarks
+    assert not AttacksRecord.read(run / "latest/attacks.json").all_remarks
 
 
 def test_a_model_without_a_run(run, models, tmp_path):
@@ -235,11 +235,11 @@ def test_held_out_rows_stand_in_for_a_retrained_model(run, models, tmp_path, cap
     for name in ("choosy", "relearn_form"):  # held-out rows that are asked for must not be trained on
         assert set(record.attacks[name].metrics) == {"unlearned", "target"}
         assert not record.attacks[name].returns
-    assert any("lack something" in remark for remark in record.remarks)
+    assert any("lack something" in remark for remark in record.all_remarks)
     assert "held-out" in capsys.readouterr().out
     attack([Ask()], retrained=str(models / "retrained/latest/hf"), data=Authors(**of_two), **given)
     record = AttacksRecord.read(tmp_path / "attacks.json")
-    assert [remark.partition(" was ")[0] for remark in record.remarks] == ["choosy", "relearn_form"], "of kept attacks"
+    assert [*record.not_made] == ["choosy", "relearn_form"], "of kept attacks"
     known = record.attacks["ask"]
     assert set(known.metrics) == set(MODELS)
     attack([Ask()], data=Authors(**of_two), **given)

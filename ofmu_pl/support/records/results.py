@@ -156,12 +156,18 @@ class AttackRecord:
 
 @dataclass
 class AttacksRecord(Record):
-    """``attacks.json`` of one run."""
+    """``attacks.json`` of one run: ``remarks`` are on its models, ``not_made`` are remarks on attacks by name."""
 
     attacks: dict[str, AttackRecord]
     models: dict[str, str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+    not_made: dict[str, str] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def all_remarks(self) -> list[str]:
+        """The remarks on the models, then those on attacks."""
+        return [*self.remarks, *self.not_made.values()]
 
 
 @dataclass
