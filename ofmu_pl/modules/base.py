@@ -20,7 +20,7 @@ from ofmu_pl.modules.iteration import Iteration
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.training.checkpoints import NAMES, names_in, require_fit, require_same_data
-from ofmu_pl.training.descent import built, check_optimizer
+from ofmu_pl.training.descent import built, check_optimizer, moments_of_embeddings
 from ofmu_pl.training.parallel import Replica
 from ofmu_pl.training.record import Record, peak_memory
 from ofmu_pl.training.recovery import halved, may_run_out, restore, state_of
@@ -158,6 +158,7 @@ class UnlearningModule(Iteration, pl.LightningModule):
             )
         optimizer = built("optimizer", self.make_optimizer, parameters)
         check_optimizer(optimizer, sharded=self.run.ranks.sharded, device=self.device)
+        moments_of_embeddings(optimizer, self.network)
         self.run.optimizers = [optimizer, *self.own_optimizers(optimizer)]
         self.run.scheduler = self.make_scheduler and self.make_scheduler(optimizer)
         return self.run.optimizers, [self.run.scheduler] if self.run.scheduler else []

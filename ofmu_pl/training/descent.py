@@ -14,6 +14,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.vectors import Vector, clip_, norm, zeros_like
 from ofmu_pl.support.errors import DivergedError, UserError
+from ofmu_pl.support.extras import extra
 from ofmu_pl.training.checkpoints import most_advanced
 from ofmu_pl.training.parallel import scatter_
 from ofmu_pl.training.run import Run
@@ -67,6 +68,18 @@ def check_optimizer(optimizer: Optimizer, *, sharded: bool, device: torch.device
             f"{name} pages its state between a GPU's memory and the host's, and this run is on a CPU: take "
             f"bitsandbytes.optim.{name.removeprefix('Paged')}, or set --trainer.accelerator gpu."
         )
+
+
+def moments_of_embeddings(optimizer: Optimizer, network: nn.Module) -> None:
+    """Have an 8-bit optimizer of bitsandbytes keep embeddings' moments in 32 bits; others keep them as they do.
+
+    Most rows of an embedding have no gradient in a step, which 8 bits keep badly. Its authors (Dettmers et al., 2022)
+    and transformers' Trainer do the same.
+    """
+    if type(optimizer).__module__.startswith("bitsandbytes"):
+        manager = extra("bitsandbytes.optim", type(optimizer).__name__).GlobalOptimManager.get_instance()
+        embeddings = [module.weight for module in network.modules() if isinstance(module, nn.Embedding)]
+        manager.override_config(embeddings, "optim_bits", 32)
 
 
 def check_direction(gradient: Vector, scalars: dict[str, float], clip: float | None, uniform: float) -> None:

@@ -307,6 +307,9 @@ def test_a_bitsandbytes_optimizer_trains(folder):
     train(start, steps=0)
     assert torch.isfinite(weights(module)).all()
     assert not torch.equal(weights(module), weights(start))
+    state = module.run.optimizers[0].state
+    assert state[module.network.get_input_embeddings().weight]["state1"].dtype == torch.float32
+    assert state[module.network.get_output_embeddings().weight]["state1"].dtype == torch.uint8
 
 
 def test_paged_optimizers_are_refused_where_there_is_nothing_to_page_from(folder):
