@@ -49,14 +49,15 @@ CONTENDERS: dict[str, tuple[int, list[str]]] = {
 
 
 def worker(file: str) -> None:
-    """Run ``fit`` with the words in a file; after each iteration write the seconds of all and the peak of memory."""
-    words, result, turn = json.loads(Path(file).read_text())
+    """Run ``fit`` with the words in a file; after each iteration write what is known into the results."""
+    words, name, results, turn = json.loads(Path(file).read_text())
     step, on_gpu = UnlearningModule.training_step, torch.cuda.is_available()
     found: dict[str, Any] = {"seconds": []}
     began = 0.0
 
     def write() -> None:
-        write_json(Path(result), found | {"peak": torch.cuda.max_memory_allocated() if on_gpu else 0})
+        peak = torch.cuda.max_memory_allocated() if on_gpu else 0
+        write_json(Path(results), read(Path(results)) | {name: told(found) | {"peak_gb": peak / 1e9}})
 
     def now() -> float:
         if on_gpu:
@@ -90,7 +91,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=list(CONTENDERS))
     parser.add_argument("--device", default="gpu")
     options = parser.parse_args()
-    results: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
+    write_json(options.json, {name: old for name, old in read(options.json).items() if name not in options.only})
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder, "model")
         make(model, options.shape, options.tokenizer)
@@ -99,14 +100,8 @@ def main() -> None:
             if name is not None:
                 waiting.append((name, start(name, Path(folder), model, options)))
             ran, process = waiting.pop(0)
-            file = Path(folder, f"{ran}.json")
-            while process.poll() is None:  # a call that ends meanwhile leaves what is known
-                time.sleep(5)
-                if file.exists():
-                    write_json(options.json, results | {ran: told(json.loads(file.read_text()))})
-            results[ran] = told(json.loads(file.read_text())) if file.exists() else {"exit_code": process.returncode}
-            print(ran, results[ran], flush=True)
-            write_json(options.json, results)
+            code = process.wait()
+            print(ran, read(options.json).get(ran), f"exit code {code}", flush=True)
 
 
 def make(model: Path, shape: str, tokenizer: Path) -> None:
@@ -131,15 +126,20 @@ def start(name: str, folder: Path, model: Path, options: argparse.Namespace) -> 
     words += ["--trainer.accelerator", options.device, "--logs", str(folder / f"logs of {name}")]
     words += ["--trainer.enable_progress_bar", "false", "--export.folder", "null", "--checkpoint.save_top_k", "0"]
     file = folder / f"{name}.words"
-    file.write_text(json.dumps([words, str(folder / f"{name}.json"), str(folder / "turn")]))
+    file.write_text(json.dumps([words, name, str(options.json), str(folder / "turn")]))
     return subprocess.Popen([sys.executable, __file__, "--worker", str(file)])
+
+
+def read(results: Path) -> dict[str, Any]:
+    """What contenders have written so far, by name; they run in turn, so none writes beside another."""
+    return json.loads(results.read_text()) if results.exists() else {}
 
 
 def told(found: dict[str, Any]) -> dict[str, Any]:
     """Medians of iterations, without the first two; the 20th is the whole one where there are so many."""
     seconds = found["seconds"]
     plain = [x for i, x in enumerate(seconds, 1) if i > 2 and i != 20] or seconds
-    told = {"iterations": len(seconds), "seconds": statistics.median(plain), "peak_gb": found["peak"] / 1e9}
+    told = {"iterations": len(seconds), "seconds": statistics.median(plain)}
     told |= {name: found[name] for name in ("before", "after") if name in found}
     return told | ({"whole_seconds": seconds[19]} if len(seconds) >= 20 else {})
 

@@ -157,8 +157,11 @@ def _different(sides: dict[str, list[Asked]]) -> list[tuple[int, ...]]:
 
 def ways_to_the_same(asked: Mapping[str, Sequence[Asked]]) -> list[str]:
     """The ways that ask for the facts of the way ``question``, row by row."""
-    facts = [x.fact for x in asked[WAYS[0]]]
-    return [way for way, xs in asked.items() if [x.fact for x in xs] == facts]
+
+    def facts(way: str) -> list[str]:
+        return [x.fact for x in asked[way]]
+
+    return [way for way in asked if facts(way) == facts(WAYS[0])]
 
 
 def worst_case(asked: Mapping[str, Sequence[Asked]], recalls: Mapping[str, list[float]]) -> dict[str, list[float]]:

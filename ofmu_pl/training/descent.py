@@ -59,7 +59,7 @@ def check_optimizer(optimizer: Optimizer, *, sharded: bool, device: torch.device
         UserError: It is one of bitsandbytes' on shards, or a paged one on a CPU, where nothing is paged.
     """
     name = type(optimizer).__name__
-    if sharded and type(optimizer).__module__.startswith("bitsandbytes"):
+    if sharded and _is_bitsandbytes(optimizer):
         raise UserError(
             f"{name} takes whole tensors, not FSDP2's shards: take torch.optim.AdamW, or set --trainer.strategy ddp."
         )
@@ -76,10 +76,14 @@ def moments_of_embeddings(optimizer: Optimizer, network: nn.Module) -> None:
     Most rows of an embedding have no gradient in a step, which 8 bits keep badly. Its authors (Dettmers et al., 2022)
     and transformers' Trainer do the same.
     """
-    if type(optimizer).__module__.startswith("bitsandbytes"):
+    if _is_bitsandbytes(optimizer):
         manager = extra("bitsandbytes.optim", type(optimizer).__name__).GlobalOptimManager.get_instance()
         embeddings = [module.weight for module in network.modules() if isinstance(module, nn.Embedding)]
         manager.override_config(embeddings, "optim_bits", 32)
+
+
+def _is_bitsandbytes(optimizer: Optimizer) -> bool:
+    return type(optimizer).__module__.startswith("bitsandbytes")
 
 
 def check_direction(gradient: Vector, scalars: dict[str, float], clip: float | None, uniform: float) -> None:

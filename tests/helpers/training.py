@@ -14,16 +14,17 @@ TINY = {"model_type": "llama", "hidden_size": 16, "intermediate_size": 16}
 TINY |= {"num_hidden_layers": 1, "num_attention_heads": 2}
 
 
-def train(module, steps=2, callbacks=(), ckpt_path=None, precision="32-true", **data):
+def train(module, steps=2, callbacks=(), ckpt_path=None, precision="32-true", trainer=None, **data):
     streams = {"streams": module.streams, "num_batches": module.num_batches}
     data = Authors(authors=4, forget_authors=1, batch_size=4, **streams, **data)
-    return fit(module, data, steps, callbacks, ckpt_path, precision)
+    return fit(module, data, steps, callbacks, ckpt_path, precision, **trainer or {})
 
 
-def fit(module, data, steps, callbacks=(), ckpt_path=None, precision="32-true"):
+def fit(module, data, steps, callbacks=(), ckpt_path=None, precision="32-true", **options):
     """Run a method quietly, its network initialised alike each time; returns the trainer."""
     saves = any(isinstance(c, ModelCheckpoint) for c in callbacks)
-    trainer = quiet_trainer(steps, precision=precision, callbacks=list(callbacks), enable_checkpointing=saves)
+    options |= {"precision": precision, "callbacks": list(callbacks), "enable_checkpointing": saves}
+    trainer = quiet_trainer(steps, **options)
     torch.manual_seed(0)
     trainer.fit(module, datamodule=data, ckpt_path=ckpt_path)
     return trainer

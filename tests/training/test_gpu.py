@@ -7,26 +7,20 @@ import torch
 from torch import nn
 
 import ofmu_pl
-from ofmu_pl.data import Authors, Digits
 from ofmu_pl.modules import OFMU, UNDIAL, GradDiff
 from ofmu_pl.networks import CausalLM, SmallCNN
-from tests.helpers.training import TINY, interrupted, quiet_trainer, weights
+from tests.helpers.images import train_on_digits
+from tests.helpers.training import TINY, interrupted, train, weights
 from tests.unlearning.test_unlearn import FAST, IMAGES, PREPARED
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 DIFFERENCES = {"engine": "finite_difference", "inner_steps": 1}
 
 
-def on(device, module, steps, callbacks=(), ckpt_path=None, **options):
-    """Run a method on a device, its network initialised alike each time."""
-    streams = {"streams": module.streams, "num_batches": module.num_batches}
-    if module.recipe.modality == "images":
-        data = Digits(forget_classes=[0], train_items=400, batch_size=16, **streams)
-    else:
-        data = Authors(authors=4, forget_authors=1, batch_size=4, **streams)
-    saves = {"enable_checkpointing": bool(callbacks), "callbacks": list(callbacks)}
-    torch.manual_seed(0)
-    quiet_trainer(steps, accelerator=device, **saves, **options).fit(module, datamodule=data, ckpt_path=ckpt_path)
+def on(device, module, steps):
+    """The weights after a run of a method on a device, its network initialised alike each time."""
+    run = train_on_digits if module.recipe.modality == "images" else train
+    run(module, steps, trainer={"accelerator": device})
     return weights(module).cpu()
 
 
@@ -45,7 +39,7 @@ def test_a_run_is_the_one_on_a_cpu_but_for_rounding(network):
 @pytest.mark.parametrize("method", [UNDIAL, partial(OFMU, **DIFFERENCES)], ids=["a frozen copy", "OFMU"])
 def test_a_run_goes_on_bit_for_bit_where_operations_are_deterministic(method, tmp_path):
     make = lambda: method(CausalLM(config=TINY), optimizer=FAST)  # noqa: E731
-    interrupted(make, tmp_path, 4, at=2, run=partial(on, "gpu"), deterministic=True)
+    interrupted(make, tmp_path, 4, at=2, trainer={"accelerator": "gpu", "deterministic": True})
 
 
 @pytest.mark.parametrize("method", [None, partial(GradDiff, optimizer=FAST)], ids=["OFMU", "GradDiff"])
