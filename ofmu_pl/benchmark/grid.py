@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import product
 from pathlib import Path
 
-from ofmu_pl.benchmark.specs import PREPARED, Options, Planned, SearchedMethod, files
+from ofmu_pl.benchmark.specs import PREPARED, Options, Planned, SearchedMethod, check_keys, files
 from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.records.manifest import SEARCH, Value
 from ofmu_pl.support.variables import expanded
@@ -37,14 +37,12 @@ class Cell:
         return key_of([contents, self.options])[:16]
 
     def words(self, root: Path) -> list[str]:
-        """The run's command line in a benchmark's folder."""
-        words = ["fit"]
-        for path in self.configs:
-            words += ["--config", expanded(path)]
-        for key, value in self.options.items():
-            words += [f"--{key}", self._word(value, root)]
+        """The run's command line in a benchmark's folder; no value can be taken for an option."""
+        check_keys(self.options)
+        words = ["fit", *(f"--config={expanded(path)}" for path in self.configs)]
+        words += [f"--{key}={self._word(value, root)}" for key, value in self.options.items()]
         place = Path(self.folder)
-        words += ["--logs", str(root.parent), "--benchmark", f"{root.name}/{place.parent}", "--method", place.name]
+        words += [f"--logs={root.parent}", f"--benchmark={root.name}/{place.parent}", f"--method={place.name}"]
         return [*words, "--trainer.enable_progress_bar=false"]
 
     def _word(self, value: Value, root: Path) -> str:

@@ -1,8 +1,9 @@
 """What a benchmark is made of: experiments, each a grid of methods, scenarios and seeds."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 from ofmu_pl.support.errors import UserError
@@ -96,6 +97,19 @@ def check_own(options: Iterable[Options], own: Iterable[str], whose: str) -> Non
             raise UserError(f"{whose} gives its runs {key} itself: take it out of the options.")
 
 
+_OF_A_RUN = re.compile(r"(seed_everything|(trainer|model|data|evaluation|export|original|checkpoint)(\.\w[\w-]*)*\+?)")
+
+
+def check_keys(keys: Iterable[str]) -> None:
+    """Refuse what is no option of a run itself: keys become words of its command line, and others mean more there."""
+    for key in keys:
+        if not _OF_A_RUN.fullmatch(key):
+            raise UserError(
+                f"'{key}' is no option that a run of a list may have: give options of its trainer, model, data, "
+                "evaluation, export, original or checkpoint, or seed_everything; all others on the command line."
+            )
+
+
 def check_files(bases: Iterable[str | list[str]], methods: Iterable[Method], whose: str) -> None:
     """Refuse configurations that are not there."""
     overlays = [method.overlay for method in methods if method.overlay]
@@ -128,7 +142,11 @@ def check(experiments: dict[str, Planned], folder: Path) -> None:
         check_files([*bases, e.attacks], e.methods.values(), f"'{name}'")
         of_runs = [e.options, *e.scenarios.values(), *(m.options for m in e.methods.values())]
         check_own(of_runs, e.seeded, f"'{name}'")
-        expanded([*of_runs, *(p.options for p in e.prepare.values())])
+        prepares = [*e.prepare.values()]
+        expanded([*of_runs, *(p.options for p in prepares)])
+        searched = [choice for m in e.methods.values() for choice in m.candidates]
+        check_keys(chain(e.seeded, e.search_options, (p.gives for p in prepares)))
+        check_keys(chain.from_iterable([*of_runs, *searched, *(p.options for p in prepares)]))
         if files(e.attacks) and any("export.folder" in o and o["export.folder"] is None for o in of_runs):
             raise UserError(
                 f"'{name}' has attacks, and runs of it export no model that could be attacked: set export.folder to hf."

@@ -1,5 +1,6 @@
 """Commands that take configuration files: everything that they may name is imported here."""
 
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -22,23 +23,26 @@ from ofmu_pl.requests.command import in_turn
 from ofmu_pl.support.classes import check_classes, import_all
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.shipped import located
-from ofmu_pl.training.noise import as_sentence, ignore_noise
+from ofmu_pl.training.noise import as_sentence, ignore_noise, said_again
 
 MANY_RUNS: dict[str, Callable[..., Path]] = {"benchmark": benchmark, "requests": in_turn}
 """Commands that make runs of ``fit``."""
 
 
-def configured(command: str, words: list[str], description: str) -> None:
-    """Run a command that takes a configuration: its name, the words after it, and what its help says."""
+def configured(command: str, words: list[str], description: str, of_user: bool) -> None:
+    """Run a command that takes a configuration: its name, the words after it, and what its help says.
+
+    Only a line ``of_user`` says what is trusted.
+    """
     ignore_noise()
-    warnings.formatwarning = as_sentence
+    warnings.formatwarning, threading.excepthook = as_sentence, said_again
     disable_progress_bar()  # of files that transformers reads and writes
     try:
-        words = [_with_file(word) for word in without_trust(words)]
+        words = [_with_file(word) for word in (without_trust(words) if of_user else words)]
         check_files(words)
     except UserError as error:
         fail(str(error), 2)
-    restrict_imports()
+    restrict_imports(words)
     try:
         if command in MANY_RUNS:
             _many(command, words, description)
@@ -57,10 +61,10 @@ def _with_file(word: str) -> str:
 
 
 def fit(words: list[str]) -> None:
-    """A run of ``fit`` in a process of its own, as the command line does it."""
+    """A run of ``fit`` in a process of its own, as the command line does it; its words come from files."""
     from ofmu_pl.cli.commands import main
 
-    main(words)
+    main(words, of_user=False)
 
 
 def _many(command: str, words: list[str], description: str) -> None:

@@ -25,7 +25,7 @@ from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.base import Network
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, memory_is_full
 from ofmu_pl.support.extras import missing
 
 BASES: dict[str, tuple[ModuleType, type]] = {
@@ -96,6 +96,8 @@ def explain(message: str, error: BaseException | None, options: Iterable[str]) -
         text = str(cause).strip()
         if isinstance(cause, UserError):
             return text.rstrip(".")
+        if memory_is_full(cause):  # what could not be loaded is not there, and nothing wrong with the option
+            raise MemoryError from cause
         if isinstance(cause, OptionError):
             options = [".".join([*keys, option]) for option in cause.options]
         elif key := re.match(r'Parser key "([^"]+)"|--([\w.]+)\.help: ', text):

@@ -4,12 +4,12 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-import yaml
 from jsonargparse import ArgumentError, ArgumentParser
 
 from ofmu_pl.data.base import PairedDataModule
-from ofmu_pl.support.classes import check_classes
+from ofmu_pl.support.classes import check_classes, libraries_alone
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.yaml_files import read_yaml
 
 
 def data_of_run(config: Path, tokenizer: str | None) -> PairedDataModule:
@@ -25,8 +25,8 @@ def data_of_run(config: Path, tokenizer: str | None) -> PairedDataModule:
 def said_of_run(config: Path, *names: str) -> dict[str, Any]:
     """Read what the configuration of a run says of one part."""
     try:
-        found = yaml.safe_load(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        found = read_yaml(config)
+    except OSError as error:
         raise UserError(f"'{config}' cannot be read ({error}): give the folder of a whole run.") from error
     for name in names:
         found = found.get(name) if isinstance(found, dict) else None
@@ -43,18 +43,19 @@ def part_of_run(config: Path, base: type, name: str, wanted: object) -> Any:
 
 
 def _read(config: Path, base: type, name: str, wanted: object) -> tuple[ArgumentParser, Any]:
-    """A parser for one part of a run, and the part's values."""
+    """A parser for one part of a run, and the part's values, which name nothing of the working folder."""
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(base, name)
     try:
-        values = parser.parse_object({name: wanted})
+        with libraries_alone():
+            values = parser.parse_object({name: wanted})
     except ArgumentError as error:
         cause: BaseException = error
         while (deeper := cause.__cause__ or cause.__context__) is not None:
             cause = deeper
         raise UserError(
-            f"The {name} that '{config}' names cannot be made ({' '.join(str(cause).split())[:200].rstrip('.')}): put "
-            "the code of its class into the working folder, trust its module (--trust MODULE), or give another run."
+            f"The {name} that '{config}' names cannot be made ({' '.join(str(cause).split())[:200].rstrip('.')}): read "
+            "the code of its class, then trust its module (--trust MODULE), or give another run."
         ) from error
     check_classes(values)
     return parser, values

@@ -1,11 +1,11 @@
 """What is asked for, requests in turn, and the ordinary runs that follow: each from the model of the one before."""
 
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 from ofmu_pl.benchmark.grid import HANDLE, MODEL, Cell
-from ofmu_pl.benchmark.specs import Options, check_files, check_names, check_own, files
+from ofmu_pl.benchmark.specs import Options, check_files, check_keys, check_names, check_own, files
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.pages import REPORT
 from ofmu_pl.support.records.manifest import Method, Value
@@ -79,6 +79,8 @@ def check(asked: Asked, folder: Path) -> None:
     check_own([*of_runs, *(c.options for c in controls)], ["seed_everything"], "The list")
     check_own(of_runs, ["export.folder"], "The list")
     expanded([*of_runs, *(c.options for c in controls)])
+    check_keys(chain.from_iterable([*of_runs, *(c.options for c in controls)]))
+    check_keys(f"data.{key}" for key in chain.from_iterable(asked.requests))
     expanded(asked.requests)
 
 

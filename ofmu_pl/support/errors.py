@@ -24,6 +24,12 @@ def reason(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
+def memory_is_full(error: BaseException) -> bool:
+    """Whether the system had no memory left: Python, torch, a library that is loaded or a thread say it each."""
+    said = ("can't allocate memory", "cannot allocate memory", "failed to map segment", "can't start new thread")
+    return isinstance(error, MemoryError) or any(words in str(error).lower() for words in said)
+
+
 def check_range(
     low: float, high: float = inf, *, above: bool = False, whole: bool = False, **values: float | None
 ) -> None:

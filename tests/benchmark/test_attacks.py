@@ -61,7 +61,7 @@ def test_a_job_a_run_is_the_command_with_its_folder(tmp_path):
     jobs, _, _ = attacked(tmp_path)
     job = jobs["npo/seed_1"]
     run = tmp_path / "e/all/npo/seed_1/latest"
-    assert job.words == ["attack", "--config", str(CONFIGS / "attacks.yaml"), "--runs", str(run)]
+    assert job.words == ["attack", f"--config={CONFIGS / 'attacks.yaml'}", "--runs", str(run)]
     assert job.result == str(run / "attacks.json")
     assert set(jobs) == {f"{m}/seed_{s}" for m in ("ofmu", "npo") for s in (0, 1)}, "too few to attack together"
     assert len({j.key for j in jobs.values()}) == 4
@@ -73,7 +73,7 @@ def test_files_are_put_over_each_other_and_are_part_of_the_key(tmp_path):
     for text in ("seeds: [1]", "seeds: [1, 2]"):
         seeds.write_text(text)
         job = attacked(tmp_path, attacks=[*EXPERIMENT.attacks, str(seeds)])[0]["ofmu/seed_0"]
-        assert job.words[1:5] == ["--config", str(CONFIGS / "attacks.yaml"), "--config", str(seeds)]
+        assert job.words[1:3] == [f"--config={CONFIGS / 'attacks.yaml'}", f"--config={seeds}"]
         keys.add(job.key)
     assert len(keys) == 2
     assert attacked(tmp_path, attacks=[])[0] == {}

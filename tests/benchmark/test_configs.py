@@ -119,10 +119,12 @@ def test_the_benchmark_of_the_page_plans_with_equal_budgets_and_searches(tmp_pat
     assert e.ours in e.methods
     assert {len(method.candidates) for method in e.methods.values()} == {3}
     grid = Grid(experiments)
-    words = {m: grid.run("tofu", m, "all", 0, e.methods[m].candidates[0]).words(tmp_path / "mine") for m in e.methods}
-    ours = words[e.ours]
-    assert ours[ours.index("--model") + 1] == "my_methods.LogAscent"
-    assert len({w[w.index("--trainer.callbacks") + 1] for w in words.values()}) == 1
+    words = {}
+    for m, method in e.methods.items():
+        given = grid.run("tofu", m, "all", 0, method.candidates[0]).words(tmp_path / "mine")
+        words[m] = dict(word.split("=", 1) for word in given[1:])
+    assert words[e.ours]["--model"] == "my_methods.LogAscent"
+    assert len({given["--trainer.callbacks"] for given in words.values()}) == 1
 
 
 def test_one_form_of_ofmu_ships():

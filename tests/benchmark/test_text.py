@@ -108,7 +108,7 @@ def test_each_finished_run_is_attacked(folder):
     (job,) = (folder / "attacks").rglob("cell.json")
     assert job.parent == folder / "attacks/alignment/small/npo/seed_0", "the method that diverged left no model"
     run = folder / "udi/draw_1/npo/seed_0/latest"
-    assert read(job)["words"] == ["attack", "--config", str(folder.parent / "attacks.yaml"), "--runs", str(run)]
+    assert read(job)["words"] == ["attack", f"--config={folder.parent}/attacks.yaml", "--runs", str(run)]
     found = read(run / "attacks.json")
     assert set(found["models"]) == {"unlearned", "retrained", "target"}
     assert found["attacks"]["relearn_retain"]["x"] == [0, 2]

@@ -112,6 +112,7 @@ def test_trusted_modules_and_those_of_the_working_folder_may_be_named(tmp_path, 
     monkeypatch.setenv("OFMU_PL_TRUST", "")
 
     def allowed(path):
+        without_trust([])
         restrict_imports()
         return jsonargparse_allows(path)
 

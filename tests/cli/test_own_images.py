@@ -111,7 +111,7 @@ def results(tmp_path):
     return json.loads((tmp_path / "logs/images/ofmu/version_0/results.json").read_text())
 
 
-def test_a_strangers_classifier_forgets_a_class(words, tmp_path, capsys):
+def test_a_strangers_classifier_forgets_a_class(words, tmp_path, monkeypatch, capsys):
     main(words(trainer__max_steps="6"))
     table = capsys.readouterr().out
     found = results(tmp_path)
@@ -126,7 +126,12 @@ def test_a_strangers_classifier_forgets_a_class(words, tmp_path, capsys):
     assert found["metrics"]["MIA_attack_accuracy"]["n"] == 2 * 16, "all test images of what is kept"
     assert "No retrained model, so nothing says how far UA, RA, TA and MIA should go" in " ".join(table.split())
     assert found["remark"].startswith("No retrained model")
-    main(["attack", "--runs", str(tmp_path / "logs"), "--attacks+", "Confidence"])
+    attack = ["attack", "--runs", str(tmp_path / "logs"), "--attacks+", "Confidence"]
+    with pytest.raises(SystemExit):  # whose run it is, and so whose code, the command cannot know
+        main(attack)
+    assert "--trust MODULE" in capsys.readouterr().err
+    monkeypatch.setenv("OFMU_PL_TRUST", "")
+    main([*attack, "--trust", "my_nets"])
     assert "confidence_forget" in capsys.readouterr().out
 
 

@@ -102,7 +102,7 @@ def test_the_cells_of_the_papers_benchmark_pass(tried, monkeypatch, tmp_path, ex
             cell = grid.run(experiment, method, scenario, e.seeds[0], next(iter(m.candidates), {}))
             if cell.folder.startswith(f"{experiment}/"):  # else another experiment's
                 words = cell.words(tmp_path)[1:]
-                way = " ".join(words[: words.index("--logs")])
+                way = " ".join(word for word in words if not word.startswith(("--logs=", "--benchmark=", "--method=")))
                 tries.setdefault(re.sub(r"\d*[1-9][\d.e-]*", "N", way), words)
     faults = {way: said for way, words in tries.items() for code, _, said in [tried(*words)] if code}
     assert tries

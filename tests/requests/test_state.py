@@ -35,10 +35,9 @@ def test_each_request_starts_from_the_model_that_the_last_one_left(tmp_path):
     (found,) = sequences(asked())
     first, second, third = found.cells
     assert "model.network.path" not in first.options
-    words = third.words(tmp_path / "list")
-    path = words[words.index("--model.network.path") + 1]
-    assert path == str(tmp_path / "list/grad_diff/seed_0/request_02/latest/hf")
-    others = json.loads(words[words.index("--data.other_requests") + 1])
+    words = dict(word.split("=", 1) for word in third.words(tmp_path / "list")[1:])
+    assert words["--model.network.path"] == str(tmp_path / "list/grad_diff/seed_0/request_02/latest/hf")
+    others = json.loads(words["--data.other_requests"])
     assert others == {"1": CLASSES[0], "2": CLASSES[1]}, "the third request may use no row of the first two"
     assert second.needs == {first.key: first}
 
@@ -237,7 +236,7 @@ def test_a_class_in_an_option_is_passed_on_as_it_is_written(command, monkeypatch
         found.update(options)
 
     monkeypatch.setitem(MANY_RUNS, command, record)
-    configured(command, ["--config", str(tmp_path / "asked.yaml")], "")
+    configured(command, ["--config", str(tmp_path / "asked.yaml")], "", of_user=True)
     options = (found if command == "requests" else vars(found["experiments"]["e"]))["methods"]["ofmu"].options
     assert options == methods["ofmu"]["options"]
 

@@ -1,0 +1,336 @@
+"""What files say runs nothing: neither words of theirs, nor code beside them, nor what is called by another name.
+
+Each payload would leave the file ``mark``.
+"""
+
+import contextlib
+import functools
+import io
+import json
+import operator
+import os
+import re
+from shutil import copytree
+
+import jsonargparse
+import pytest
+import yaml
+
+from ofmu_pl.benchmark.grid import Cell
+from ofmu_pl.benchmark.specs import Planned, Prepare, SearchedMethod
+from ofmu_pl.benchmark.specs import check as check_benchmark
+from ofmu_pl.cli import main
+from ofmu_pl.cli.trust import restrict_imports, without_trust
+from ofmu_pl.requests.specs import Asked, Retrained
+from ofmu_pl.requests.specs import check as check_requests
+from ofmu_pl.support.classes import OWN, TRUSTED, check_classes, libraries_alone
+from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.records.manifest import Method
+from tests.cli.conftest import TINY, the_error
+
+EVIL = """
+import pathlib
+pathlib.Path({mark!r}).touch()
+from ofmu_pl import Authors
+
+
+class Evil(Authors):
+    pass
+"""
+
+
+@pytest.fixture
+def mark(tmp_path):
+    return tmp_path / "mark"
+
+
+@pytest.fixture(autouse=True)
+def _own_trust(monkeypatch):
+    for variable in (TRUSTED, OWN):
+        monkeypatch.setenv(variable, "")
+
+
+# Words of files
+
+
+@pytest.fixture(scope="module")
+def flags():
+    """All options of ``fit`` that are no option of a run itself."""
+    with contextlib.redirect_stdout(io.StringIO()) as said, pytest.raises(SystemExit):
+        main(["fit", "--help"])
+    options = {word.partition(".")[0] for word in re.findall(r"--([\w.]+)", said.getvalue())}
+    run = {"seed_everything", "trainer", "model", "data", "evaluation", "export", "original", "checkpoint"}
+    assert run < options
+    assert {"logs", "benchmark", "method", "ckpt_path", "dry_run", "config", "print_config"} < options
+    return sorted(options - run | {"trust", "c", "trust=subprocess", "data.x=1 --trust", "", "model.", "--trust"})
+
+
+def benchmark_with(base, **changes):
+    grid = {"title": "T", "base": base, "methods": {"m": SearchedMethod()}, "gradients": 1}
+    return lambda folder: check_benchmark({"e": Planned(**{**grid, **changes})}, folder)
+
+
+def list_with(base, options=None, of_method=None, request=None, retrained=None):
+    methods = {"m": Method(None, of_method or {})}
+    asked = Asked(base, methods, [request or {"forget_rows": [0]}], options or {}, [0], True, retrained)
+    return lambda folder: check_requests(asked, folder)
+
+
+MAPPINGS = {
+    "options": lambda base, key: benchmark_with(base, options={key: "subprocess"}),
+    "scenarios": lambda base, key: benchmark_with(base, scenarios={"s": {key: "subprocess"}}),
+    "methods": lambda base, key: benchmark_with(base, methods={"m": SearchedMethod(options={key: "subprocess"})}),
+    "search": lambda base, key: benchmark_with(base, methods={"m": SearchedMethod(search={key: ["subprocess"]})}),
+    "searches": lambda base, key: benchmark_with(base, methods={"m": SearchedMethod(search=[{key: "subprocess"}])}),
+    "search_options": lambda base, key: benchmark_with(base, search_options={key: "subprocess"}),
+    "seeded": lambda base, key: benchmark_with(base, seeded=["seed_everything", key]),
+    "prepare": lambda base, key: benchmark_with(base, prepare={"p": Prepare(base, "data.data", {key: "subprocess"})}),
+    "gives": lambda base, key: benchmark_with(base, prepare={"p": Prepare(base, key)}),
+    "list": lambda base, key: list_with(base, options={key: "subprocess"}),
+    "list_methods": lambda base, key: list_with(base, of_method={key: "subprocess"}),
+    "retrained": lambda base, key: list_with(base, retrained=Retrained(base, {key: "subprocess"})),
+}
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS)
+def test_no_option_of_the_command_itself_is_a_key(mapping, flags, tmp_path):
+    base = tmp_path / "base.yaml"
+    base.write_text("")
+    MAPPINGS[mapping](str(base), "data.seed")(tmp_path / "logs")
+    for key in flags:
+        with pytest.raises(UserError, match="is no option that a run|gives its runs"):
+            MAPPINGS[mapping](str(base), key)(tmp_path / "logs")
+
+
+@pytest.mark.parametrize("key", ["forget_rows --trust", "x=1", "", "a b", "--trust"])
+def test_no_key_of_a_request_ends_its_word(key, tmp_path):
+    (tmp_path / "base.yaml").write_text("")
+    with pytest.raises(UserError, match="is no option that a run"):
+        list_with(str(tmp_path / "base.yaml"), request={key: [0]})(tmp_path / "logs")
+
+
+@pytest.mark.parametrize("value", ["--trust=subprocess", "--trust", "--config", ["--trust"], "a --trust b"])
+def test_no_value_is_taken_for_an_option(value, tmp_path):
+    words = Cell("e/--trust=os", (), {"data.data": value}, {}).words(tmp_path / "--trust")
+    assert [word for word in words if word.startswith("--trust")] == []
+    assert without_trust(words) == words
+    assert os.environ[TRUSTED] == ""
+
+
+def test_only_the_users_own_line_trusts(capsys):
+    with pytest.raises(SystemExit):
+        main(["fit", "--trust", "subprocess"], of_user=False)
+    assert "no option trust" in the_error(capsys)
+    assert os.environ[TRUSTED] == ""
+
+
+@pytest.mark.parametrize("command", ["requests", "benchmark"])
+@pytest.mark.parametrize("how", ["key", "value", "config"])
+def test_a_list_runs_no_command(command, how, tmp_path, mark, monkeypatch, capsys):
+    """The loader of an image folder is called with names of files, one of which is a command."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "images/a").mkdir(parents=True)
+    (tmp_path / "images/a/;touch mark;.png").touch()
+    folder = {"class_path": "torchvision.datasets.ImageFolder"}
+    folder["init_args"] = {"root": "images", "loader": "subprocess.getoutput"}
+    rows = {"forget_rows": [0], "mean": [0.5], "std": [0.5], "dataset": folder, "test": folder}
+    data = {"class_path": "ImageDatasets", "init_args": rows}
+    (tmp_path / "more.yaml").write_text("trust: subprocess\n")
+    bad = {"key": {"trust": "subprocess"}, "value": {"evaluation.reference": "--trust=subprocess"}}
+    bad["config"] = {"config": "more.yaml"}
+    options = {"trainer.max_steps": 1, "original.epochs": 1, "data": data} | bad[how]
+    made = {"base": "ofmu_pl:digits.yaml", "methods": {"ofmu": {}}, "options": options}
+    made |= {"requests": [{"forget_rows": [0]}]} if command == "requests" else {"title": "T"}
+    asked = {"name": "r"} | (made if command == "requests" else {"experiments": {"e": made}})
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(asked))
+    with pytest.raises(SystemExit):
+        main([command, "--config", "r.yaml", "--logs", "logs"])
+    assert ("is no option that a run" in the_error(capsys)) == (how != "value")
+    if how == "value":
+        (log,) = (tmp_path / "logs").rglob("log.txt")
+        assert "'subprocess.getoutput' is of no package" in log.read_text()
+    assert not mark.exists()
+
+
+# Code beside files
+
+
+def hostile(folder, mark, name, marked):
+    """A folder with code, which is a package where it is ``marked``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.py").write_text(EVIL.format(mark=str(mark)))
+    if marked:
+        (folder / "__init__.py").write_text("")
+
+
+PLACES = {
+    "downloaded_a.evil.Evil": ("downloaded_a", False),
+    "downloaded_b.evil.Evil": ("downloaded_b", True),
+    "foreign_c.deep.evil.Evil": ("foreign_c/deep", True),
+    "evil_in_the_working_folder.Evil": (".", False),
+    "mine_d.runs.evil.Evil": ("mine_d/runs", False),
+}
+
+
+@pytest.mark.parametrize("path", PLACES)
+@pytest.mark.parametrize("part", ["data", "network"])
+def test_no_code_beside_an_attacked_run_is_run(models, tmp_path, mark, monkeypatch, capsys, path, part):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    folder, marked = PLACES[path]
+    run = copytree((models / "target/latest").resolve(), tmp_path / folder / "run", ignore=lambda *_: [".lock"])
+    hostile(tmp_path / folder, mark, path.split(".")[-2], marked)
+    if folder.count("/"):
+        (tmp_path / folder).parent.joinpath("__init__.py").write_text("")
+    results = json.loads((run / "results.json").read_text())
+    (run / "results.json").write_text(json.dumps(results | {"before": results["metrics"]}))  # as if it had unlearned
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    hostile_part = {"class_path": path}
+    if part == "data":
+        config["data"] = hostile_part
+    else:
+        config["model"]["init_args"]["network"] = hostile_part
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(SystemExit):
+        main(["attack", "--attacks", "[Confidence]", "--runs", folder if folder != "." else "run"])
+    assert "is not allowed" in the_error(capsys)
+    with pytest.raises(SystemExit):
+        main(["report", folder])
+    main(["purge", str(run)])
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("command", ["fit", "validate", "plan", "test"])
+@pytest.mark.parametrize(
+    ("place", "path"),
+    [
+        ("given_a", "given_a.evil.Evil"),
+        ("given_b/configs", "given_b.configs.evil.Evil"),
+        ("given_c/configs/tiny", "given_c.configs.tiny.evil.Evil"),
+    ],
+)
+def test_no_code_beside_a_configuration_is_run(tmp_path, mark, monkeypatch, capsys, command, place, path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    hostile(tmp_path / place, mark, "evil", marked=True)
+    for folder in (tmp_path / place).parents:
+        if folder != tmp_path and tmp_path in folder.parents:
+            (folder / "__init__.py").write_text("")
+    text = TINY.format(method="OFMU", extra="beta: 0", steps=1)
+    (tmp_path / place / "config.yaml").write_text(text.replace("class_path: Authors", f"class_path: {path}"))
+    with pytest.raises(SystemExit):
+        main([command, "--config", f"{place}/config.yaml"])
+    assert "is of no package that options may name" in the_error(capsys)
+    assert not mark.exists()
+
+
+def allowed(path):
+    """Whether an option that takes a class may name this one now."""
+    parser = jsonargparse.ArgumentParser(exit_on_error=False)
+    parser.add_argument("--x", type=type)
+    try:
+        return isinstance(parser.parse_args(["--x", path]).x, type)
+    except jsonargparse.ArgumentError:
+        return False
+
+
+def test_what_lies_in_the_working_folder_may_be_named_but_not_by_a_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    code = "class Rows:\n    pass\n"
+    for place in ("own_plain.py", "own_package/__init__.py", "own_package/rows.py", "own_bare/rows.py"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_text(code)
+    (tmp_path / "own_package/data").mkdir()
+    (tmp_path / "own_package/data/rows.py").write_text(code)
+    without_trust([])
+    restrict_imports([])
+    paths = ["own_plain.Rows", "own_package.rows.Rows", "own_package.data.rows.Rows", "own_bare.rows.Rows"]
+    assert list(map(allowed, paths)) == [True, True, False, False]
+    with libraries_alone():
+        assert not any(map(allowed, paths))
+        assert allowed("torch.nn.Linear")
+    assert allowed("own_plain.Rows")
+    without_trust(["--trust", "own_plain", "--trust=own_bare.rows"])
+    restrict_imports(["--config", "own_package/x"])
+    assert list(map(allowed, paths)) == [True, True, False, True]
+    (tmp_path / "own_package/x").touch()
+    restrict_imports(["--config", "own_package/x"])
+    assert not allowed("own_package.rows.Rows")
+    with libraries_alone():
+        assert allowed("own_plain.Rows")
+        assert allowed("own_bare.rows.Rows")
+
+
+def test_lsun_unpickles_its_cache(monkeypatch):
+    restrict_imports()
+    assert not allowed("torchvision.datasets.LSUN")
+    assert not allowed("torchvision.datasets.lsun.LSUNClass")
+    assert allowed("torchvision.datasets.ImageFolder")
+
+
+# What is called
+
+
+class Called:
+    """Of the tests' own, not of a library."""
+
+    def __call__(self):
+        pass
+
+    @classmethod
+    def made(cls):
+        pass
+
+
+def foreign_callables():
+    import peft
+    import transformers
+    from lightning.pytorch.callbacks import Timer
+
+    load = transformers.AutoModel.from_pretrained
+    known = transformers.LlamaConfig()
+    instance = type("Instance", (), {"__call__": load, "__module__": "transformers.anything"})()
+    return {
+        "method": load,
+        "peft": peft.PeftModel.from_pretrained,
+        "config": transformers.AutoConfig.from_pretrained,
+        "partial": functools.partial(load, "x"),
+        "nested": functools.partial(functools.partial(load), "x"),
+        "argument": functools.partial(map, load),
+        "keyword": functools.partial(sorted, key=load),
+        "instance": instance,
+        "bound": known.save_pretrained,
+        "slot": known.__setattr__,
+        "function": transformers.set_seed,
+        "class": Timer,
+        "static": transformers.PreTrainedModel.can_generate,
+    }
+
+
+@pytest.mark.parametrize("name", foreign_callables())
+def test_what_a_library_would_call_is_of_the_list(name):
+    value = foreign_callables()[name]
+    for given in (value, [value], (value,), {"init_args": {"loader": value}}):
+        with pytest.raises(UserError, match="may not be named"):
+            check_classes(jsonargparse.Namespace(data=given))
+
+
+def test_functions_of_the_list_and_of_ones_own_are_called():
+    import torch
+    from torchvision.datasets.folder import default_loader
+
+    own = [Called(), Called.made, functools.partial(Called.made), allowed, operator.itemgetter(0)]
+    norm = torch.nn.LayerNorm
+    listed = [default_loader, torch.nn.functional.relu, norm, functools.partial(norm, eps=1)]
+    check_classes(jsonargparse.Namespace(x=own, y=listed))
+
+
+@pytest.mark.parametrize("command", ["fit", "plan"])
+@pytest.mark.parametrize("loader", ["transformers.AutoModel.from_pretrained", "peft.PeftModel.from_pretrained"])
+def test_a_loader_is_no_method_of_a_library(refused, command, loader):
+    images = {"class_path": "torchvision.datasets.ImageFolder", "init_args": {"root": ".", "loader": loader}}
+    rows = {"dataset": images, "test": images, "forget_rows": [0], "mean": [0.5], "std": [0.5]}
+    words = ["--config", "configs/images.yaml", "--model.network.module", "resnet18"]
+    words += ["--data", json.dumps({"class_path": "ImageDatasets", "init_args": rows})]
+    assert "may not be named" in refused(*words, command=command)
