@@ -20,8 +20,9 @@ from ofmu_pl.attacks.table import print_attacks
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.evaluation.attacked import parts
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import file_hash, replacing
-from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept, renew_sum
+from ofmu_pl.support.escapes import say, visible
+from ofmu_pl.support.files import file_hash, leads_out, replacing
+from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept, read_record, renew_sum
 from ofmu_pl.support.pages import AUDIT, CARD, renewed
 from ofmu_pl.support.provenance import PACKAGES, code_of, config_hash, provenance, versions, weights_hash
 from ofmu_pl.support.records.results import ATTACKS, AttacksRecord
@@ -84,7 +85,7 @@ def tell(on: Attacked) -> None:
     """Write what ``attacks.json`` of a run has into its audit page and its model's card; what users added stays."""
     record, unmarked = AttacksRecord.read(on.place / ATTACKS), []
     paths = (on.place / AUDIT, Path(str(on.recipes[UNLEARNED].path)) / CARD)
-    for path in (p for p in paths if p.is_file() and not p.is_symlink()):
+    for path in (p for p in paths if p.is_file() and not p.is_symlink() and not leads_out(on.place, p)):
         text: str | None = path.read_text(encoding="utf-8", errors="surrogateescape")
         for part, new in parts(path.name, on.data.modality, record).items():
             text = text and renewed(text, part, new)
@@ -95,7 +96,7 @@ def tell(on: Attacked) -> None:
         else:
             unmarked.append(str(path))
     if unmarked:
-        print(f"Written by an earlier version and left as they are, without the attacks: {', '.join(unmarked)}.")
+        say(f"Written by an earlier version and left as they are, without the attacks: {', '.join(unmarked)}.")
 
 
 @dataclass
@@ -177,9 +178,12 @@ def _sums(places: Sequence[str]) -> list[str]:
 def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: str | None) -> Found:
     """All attacks on the models of one run; returns what they found."""
     device = usable_device(device)
+    if leads_out(on.place, on.place / FOLDER):
+        raise UserError(f"'{on.place / FOLDER}' is a link out of the run, where nothing is written: remove the link.")
+    before = read_record(AttacksRecord, on.place / ATTACKS)
     attempts, hashes = _attempts(on, attacks, seeds, device)
     _announce(on.place, attempts)
-    bar = tqdm(attempts, desc=f"attacks on {on.place}", unit="attack", leave=False)
+    bar = tqdm(attempts, desc=visible(f"attacks on {on.place}"), unit="attack", leave=False)
     found: dict[str, dict[str, list[Finding]]] = {}
     left_out: set[str] = set()
     not_made: dict[str, str] = {}
@@ -210,10 +214,9 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
         not_made=not_made,
         provenance=provenance(on.data, weights=hashes, device=device),
     )
-    path = on.place / ATTACKS
-    if path.is_file():
-        record = _merged(AttacksRecord.read(path), record, hashes)
-    record.write(path)
+    if before is not None:
+        record = _merged(before, record, hashes)
+    record.write(on.place / ATTACKS)
     print_attacks(str(on.place), record)
     return found
 
@@ -243,4 +246,4 @@ def _announce(place: Path, attempts: list[Attempt]) -> None:
         if not any(path.is_file() for path in attempt.paths):
             left[attempt.attack.name] += attempt.attack.gradients
     counts = [f"{name} {gradients:,}" for name, gradients in left.items() if gradients]
-    print(f"Gradients that attacks on {place} will take: {', '.join(counts) or 'none'}.")
+    say(f"Gradients that attacks on {place} will take: {', '.join(counts) or 'none'}.")

@@ -1,6 +1,5 @@
 """The command ``fit``, and those that measure: LightningCLI with our callbacks, run folders and links."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -18,7 +17,7 @@ import ofmu_pl.evaluation.images
 import ofmu_pl.evaluation.validation
 import ofmu_pl.training.budget  # noqa: F401  makes the short class names known
 from ofmu_pl.cli.errors import refused
-from ofmu_pl.cli.options import check_devices, check_keepers, check_schedule, check_trainer
+from ofmu_pl.cli.options import check_devices, check_schedule, check_trainer, check_writers
 from ofmu_pl.cli.originals import begin_from_base, train_originals
 from ofmu_pl.cli.words import DRY_RUN
 from ofmu_pl.evaluation.base import Evaluation
@@ -26,6 +25,7 @@ from ofmu_pl.evaluation.originals import Original, original
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.classes import check_classes, import_all
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
+from ofmu_pl.support.escapes import say
 from ofmu_pl.support.files import below
 from ofmu_pl.support.records.results import RESULTS, Results
 from ofmu_pl.training.checkpoints import LAST, WholeFiles, require_same_data, require_sound
@@ -74,7 +74,7 @@ class UnlearningCLI(LightningCLI):
             raise UserError(f"{DRY_RUN} is a word of the command line alone: take it out of the configuration.")
         check_range(0, MAX_SEED, whole=True, seed_everything=config["seed_everything"])
         check_trainer(config["trainer"])
-        check_keepers(config)
+        check_writers(config)
         check_schedule(config)
         path = config["ckpt_path"]
         if path not in (None, LAST):
@@ -101,7 +101,7 @@ class UnlearningCLI(LightningCLI):
                 then = Results.read(start.folder / RESULTS).provenance["hashes"]
                 require_same_data(self.datamodule.hashes, then)
                 if self.trainer.is_global_zero:
-                    sys.stdout.write(f"finished: see {start.folder}\n")
+                    say(f"finished: see {start.folder}")
                     warn_of_other_scores(start.folder, self.config["fit"].as_dict())
                     if ckpt_path == LAST:  # the process may have been killed before it did so
                         point_latest(start.folder)

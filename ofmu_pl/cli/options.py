@@ -52,20 +52,30 @@ def check_schedule(config: Namespace) -> None:
         )
 
 
-def check_keepers(config: Namespace) -> None:
-    """Refuse options of what writes checkpoints by which no run could go on, or ``purge`` would leave them."""
-    callbacks = [callback.get("init_args") or {} for callback in config["trainer"]["callbacks"] or []]
-    for keeper in [config["checkpoint"], *(given for given in callbacks if "dirpath" in given)]:
-        name = keeper.get("filename") or ""
-        if not keeper.get("auto_insert_metric_name", True):
-            name = re.sub(r"\{[^{}]*\}", "", name)  # a '/' in a metric's name stays out of the file's
-        if keeper["dirpath"] is not None or "/" in name:
-            option = "filename" if keeper["dirpath"] is None else "dirpath"
+_FILLED = re.compile(r"\{([^{}:!]+)(:[0-9.]*[defg]?)?\}")
+
+
+def check_writers(config: Namespace) -> None:
+    """Refuse files that would lie outside of the run's folder, and checkpoints by which no run could go on."""
+    trainer = config["trainer"]
+    parts = [("callbacks", part) for part in trainer["callbacks"] or []] + [("profiler", trainer["profiler"])]
+    given = [("checkpoint", config["checkpoint"])]
+    given += [(f"trainer.{name}", part.get("init_args") or {}) for name, part in parts if isinstance(part, Namespace)]
+    for option, writer in given:
+        if writer.get("exclude_batches_path") is not None:
+            raise UserError(f"{option}.exclude_batches_path takes a file out of the run's folder: leave it out.")
+        if "dirpath" not in writer:
+            continue
+        # A '/' in a metric's name is left out of the file's name, unless the metric's name is put into it.
+        inserted = r"\1" if writer.get("auto_insert_metric_name", True) else ""
+        name = _FILLED.sub(inserted, writer.get("filename") or "")
+        if writer["dirpath"] is not None or set("/{}") & set(name):
             raise UserError(
-                f"checkpoint.{option} takes checkpoints to where neither --ckpt_path last nor purge looks for them: "
-                "leave it out, and say with logs where runs and their checkpoints go."
+                f"{option}.{'filename' if writer['dirpath'] is None else 'dirpath'} takes files to where neither "
+                "--ckpt_path last nor purge looks for them: leave it out, and say with logs where runs and their files "
+                "go."
             )
-        if keeper.get("save_weights_only"):
+        if writer.get("save_weights_only"):
             raise UserError(
                 "checkpoint.save_weights_only leaves checkpoints that no run can go on from: leave it out; weights "
                 "alone are in the exported model (export.folder)."

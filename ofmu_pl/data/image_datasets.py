@@ -8,7 +8,7 @@ from torch.utils.data import Dataset, Subset
 
 from ofmu_pl.data.own_files import forgotten_rows
 from ofmu_pl.data.own_images import Item, OwnImages, Picture
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, reason
 
 
 def class_names(datasets: Iterable[Any]) -> list[str]:
@@ -95,7 +95,13 @@ class ImageDatasets(OwnImages):
     def _items(self, option: str, numbers: Sequence[int]) -> Iterator[Item]:
         rows = self.datasets[option]
         for i in numbers:
-            place, row = f"row {i} of `{option}`", rows[i]
+            place = f"row {i} of `{option}`"
+            try:
+                row = rows[i]
+            except Exception as error:  # whatever its own code raises
+                raise UserError(
+                    f"{place} cannot be read ({type(error).__name__}: {reason(error)}): mend it, or leave it out."
+                ) from error
             if not isinstance(row, tuple | list) or len(row) != 2:
                 raise UserError(f"{place} is {type(row).__name__}, no pair of an image and a class: give such pairs.")
             yield row[0], row[1], place

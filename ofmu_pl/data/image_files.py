@@ -11,15 +11,27 @@ from typing import Literal
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import EpsImagePlugin, Image, ImageFile
 from torch import Tensor
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import from_hub
+from ofmu_pl.data.row_formats import parquet_rows
 from ofmu_pl.data.sampler import keyed_generator
 from ofmu_pl.data.split import sample_evenly
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.hub import local_folder
+
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "AVIF", "JPEG2000", "TGA", "ICO")
+"""Formats that are read, whatever the file's name is; PIL decodes them by itself."""
+
+
+def _starts_no_program(*_: object) -> ImageFile.ImageFile:
+    raise SyntaxError("PostScript, which another program would have to draw")
+
+
+# Here PIL is first imported. For this format, of whatever name, it would start Ghostscript, also for others' data sets.
+Image.register_open(EpsImagePlugin.EpsImageFile.format, _starts_no_program)
 
 FOLDERS = (".", "plain_text", "data", "cifar100")
 """Where parquet files may lie: the folder, or the hub's names of configurations."""
@@ -128,8 +140,6 @@ def _read_split(source: str, split: str, classes: int) -> tuple[Tensor, Tensor]:
 
 def _parquet_rows(folder: Path, split: str, column: str) -> Iterator[Row]:
     """The rows of one file, or of all shards."""
-    from pyarrow import parquet  # type: ignore[import-untyped]
-
     paths = sorted(chain.from_iterable((folder / inner).glob(f"{split}*.parquet") for inner in FOLDERS))
     names = [path.name for path in paths]
     shards = [f"{split}-{i:05}-of-{len(paths):05}" for i in range(len(paths))]
@@ -140,7 +150,7 @@ def _parquet_rows(folder: Path, split: str, column: str) -> Iterator[Row]:
             f"has {', '.join(names) or 'none'}: point `data.data` at the folder that holds CIFAR."
         )
     for path in paths:
-        yield from parquet.read_table(path, columns=["img", column]).to_pylist()
+        yield from parquet_rows(path, ["img", column])
 
 
 def _decode(image: Image.Image | dict[str, bytes]) -> np.ndarray:

@@ -6,14 +6,12 @@ from typing import Any
 
 from PIL import Image
 
+from ofmu_pl.data.image_files import FORMATS
 from ofmu_pl.data.own_files import hidden
 from ofmu_pl.data.own_images import Item, OwnImages, Picture
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.extras import extra
 from ofmu_pl.support.files import regular
-
-FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "AVIF", "JPEG2000", "TGA", "ICO")
-"""Formats that PIL decodes by itself; for EPS it would start Ghostscript, whatever the file's name is."""
 
 
 class ImageFolders(OwnImages):

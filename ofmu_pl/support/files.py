@@ -20,8 +20,8 @@ import psutil
 
 from ofmu_pl.support.errors import UserError
 
-_NO_ROOM = re.compile(r"PytorchStreamWriter|inline_container|I/O error: .*\(os error (27|28|122)\)")
-"""Messages by which torch and safetensors say that a file could not be written to its end."""
+_NOT_WRITTEN = re.compile(r"PytorchStreamWriter|inline_container|I/O error: .*\(os error (\d+)\)")
+"""Messages by which torch and safetensors say that a file could not be written to its end; torch says not why."""
 
 HOUR, DAY = 3600, 86400
 _HALF = re.compile(r"\..+\.(\d+)\.partial")
@@ -54,6 +54,11 @@ def below(folder: Path, name: str, option: str) -> Path:
     if not path.parts or path.anchor or ".." in path.parts:
         raise UserError(f"{option} '{name}' leads out of '{folder}': give a name that has no '..' and no '/' in front.")
     return folder / path
+
+
+def leads_out(folder: Path, path: Path) -> bool:
+    """Whether a path below a folder leads to another place by links."""
+    return not path.resolve().is_relative_to(folder.resolve())
 
 
 def regular(path: Path) -> Path:
@@ -115,8 +120,8 @@ def replacing(path: Path) -> Iterator[Path]:
         error.filename = error.filename or str(path)
         raise
     except Exception as error:
-        if no_room(error):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+        if code := not_written(error):
+            raise OSError(code, os.strerror(code), str(path)) from error
         raise
     finally:
         erase(temporary)
@@ -151,9 +156,10 @@ def sweep(folder: Path, rest: float = HOUR) -> None:
             continue  # it has just been moved into place, or is another user's; or its number is none of a process
 
 
-def no_room(error: BaseException) -> bool:
-    """Whether torch or safetensors says in its own words that the disk is full."""
-    return _NO_ROOM.search(str(error)) is not None
+def not_written(error: BaseException) -> int | None:
+    """The system's number of why torch or safetensors could not write a file, which they say in their own words."""
+    found = _NOT_WRITTEN.search(str(error))
+    return found and int(found[1] or errno.ENOSPC)
 
 
 @contextmanager

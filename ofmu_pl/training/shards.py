@@ -3,7 +3,6 @@
 torch.distributed.checkpoint unpickles ``.metadata``, and every value that is no tensor, without restriction.
 """
 
-import errno
 import io
 import math
 import os
@@ -18,7 +17,7 @@ import torch
 from torch.distributed.checkpoint import CheckpointException
 from torch.distributed.checkpoint.metadata import BytesStorageMetadata, Metadata
 
-from ofmu_pl.support.files import no_room
+from ofmu_pl.support.files import not_written
 
 _PLAIN = {("torch", "Size"), ("torch.serialization", "_get_layout"), ("collections", "OrderedDict")}
 _PLAIN |= {("pathlib", "PosixPath"), ("pathlib._local", "PosixPath")}  # the folder that it was written to
@@ -73,10 +72,10 @@ def shard_errors(folder: Path) -> Iterator[None]:
         yield
     except CheckpointException as failed:
         for error, _ in failed.failures.values():
-            if isinstance(error, OSError) or no_room(error):
-                code = error.errno if isinstance(error, OSError) else errno.ENOSPC
+            code = error.errno if isinstance(error, OSError) else not_written(error)
+            if code is not None:
                 name = getattr(error, "filename", None) or folder
-                raise OSError(code, os.strerror(code or 0), str(name)) from error
+                raise OSError(code, os.strerror(code), str(name)) from error
         raise
 
 

@@ -379,6 +379,33 @@ def test_a_device_that_is_not_there_is_one_sentence(run):
         attack([Ask()], runs=[run], device="abacus")
 
 
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"attacks": 3}'])
+def test_a_damaged_record_of_attacks_is_made_anew(run, tmp_path, recwarn, damage):
+    folder = copytree((run / "latest").resolve(), tmp_path / "version_0")
+    (folder / "attacks.json").write_text(damage)
+    attack([Ask()], runs=[folder])
+    assert "cannot be read: it is made anew" in " ".join(str(w.message) for w in recwarn)
+    assert list(AttacksRecord.read(folder / "attacks.json").attacks) == ["ask"]
+
+
+@pytest.mark.parametrize("name", ["attacks", "audit.html", "hf"])
+def test_no_link_leads_an_attack_out_of_a_run(run, tmp_path, name):
+    folder, outside = copytree((run / "latest").resolve(), tmp_path / "version_0"), tmp_path / "outside"
+    if (folder / name).exists():
+        (folder / name).rename(outside)
+    else:
+        outside.mkdir()
+    (folder / name).symlink_to(outside)
+    files = [path for path in (outside, *outside.rglob("*")) if path.is_file()]
+    before = {path: path.read_bytes() for path in files}
+    if name == "attacks":
+        with pytest.raises(UserError, match="is a link out of the run"):
+            attack([Ask()], runs=[folder])
+    else:
+        attack([Ask()], runs=[folder])
+    assert {path: path.read_bytes() for path in (outside, *outside.rglob("*")) if path.is_file()} == before
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [

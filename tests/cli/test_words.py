@@ -145,6 +145,18 @@ SGD, ONE_CYCLE = "torch.optim.SGD", "torch.optim.lr_scheduler.OneCycleLR"
         ("--checkpoint.filename ../../../up", "checkpoint.filename"),
         ("--checkpoint.filename {step}/{inner/L_r} --checkpoint.auto_insert_metric_name false", "checkpoint.filename"),
         ("--trainer.callbacks+=ModelCheckpoint --trainer.callbacks.dirpath elsewhere", "dirpath"),
+        ("--checkpoint.filename {step:/>9} --checkpoint.auto_insert_metric_name false", "checkpoint.filename"),
+        (
+            "--checkpoint.filename {step:c}tmp{step:c}x --checkpoint.auto_insert_metric_name false",
+            "checkpoint.filename",
+        ),
+        ("--checkpoint.filename {step!r:/>9}", "checkpoint.filename"),
+        ("--checkpoint.filename {step:{L_r}}", "checkpoint.filename"),
+        ("--checkpoint.filename /tmp/{step}", "checkpoint.filename"),
+        ("--trainer.profiler lightning.pytorch.profilers.SimpleProfiler --trainer.profiler.dirpath x", "dirpath"),
+        ("--trainer.profiler lightning.pytorch.profilers.PyTorchProfiler --trainer.profiler.dirpath x", "dirpath"),
+        ("--trainer.profiler lightning.pytorch.profilers.AdvancedProfiler --trainer.profiler.dirpath x", "dirpath"),
+        ("--trainer.callbacks+=OnExceptionCheckpoint --trainer.callbacks.dirpath x", "dirpath"),
         ("--checkpoint.save_weights_only true", "checkpoint.save_weights_only"),
         ("--model.optimizer torch.optim.LBFGS", "LBFGS"),
         (

@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 from torch.utils.data import Subset
 from torchvision.datasets import ImageFolder
 
@@ -189,3 +189,43 @@ def test_bad_folders_are_one_sentence(root, change, options, words):
 def test_bad_data_sets_are_one_sentence(options, words):
     with pytest.raises(UserError, match=words):
         datasets(**options)
+
+
+POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n(mark) run\nshowpage\n%%EOF\n"
+
+
+@pytest.fixture
+def started(tmp_path, monkeypatch):
+    """Whether any of the programs that PIL knows was started."""
+    for name in ("gs", "gswin64c", "djpeg", "ppmtogif", "ppmquant"):
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexit 1\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", None)
+    return (tmp_path / "started").exists
+
+
+@pytest.mark.parametrize("head", [b"", b"\xc5\xd0\xd3\xc6\x1e\x00\x00\x00\x60\x00\x00\x00" + b"\0" * 18])
+@pytest.mark.parametrize("name", ["0.png", "0.jpg", "0.eps", "0.tiff"])
+def test_no_image_starts_a_program(root, started, head, name):
+    (root / "retain/bee/0.png").unlink()
+    place = root / "retain/bee" / name
+    place.write_bytes(head + POSTSCRIPT)
+    with pytest.raises(UserError, match="cannot be read|is no image"):
+        folders(root)
+    loaded = ImageFolder(str(root / "retain"), is_valid_file=lambda path: True)
+    with pytest.raises(UserError, match=r"row 0 of `dataset` cannot be read \(UnidentifiedImageError"):
+        ImageDatasets(loaded, test=loaded, forget_rows=[0], **PREPARED).setup()
+    with pytest.raises(UnidentifiedImageError):
+        Image.open(place)
+    assert not started()
+
+
+def test_a_data_set_whose_own_code_fails_is_one_sentence():
+    class Broken(list):
+        def __getitem__(self, i):
+            raise KeyError("pixels")
+
+    with pytest.raises(UserError, match=r"row 1 of `dataset` cannot be read \(KeyError: 'pixels'\)"):
+        ImageDatasets(Broken([0, 1, 2]), test=rows(2), forget_rows=[1], **PREPARED).setup()
