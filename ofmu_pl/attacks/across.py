@@ -7,6 +7,7 @@ from pathlib import Path
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.attacks.base import RETRAINED, UNLEARNED, Attack, Finding, Findings
+from ofmu_pl.support.escapes import say
 from ofmu_pl.support.records.results import ACROSS, NULL, RESULTS, AcrossRecord, Results
 
 OVERALL = "score"
@@ -52,7 +53,7 @@ def across(attacks: Sequence[Attack], found: Mapping[Path, Found]) -> dict[Path,
             figures.setdefault(method, {})[attack.name] = values
     for method, values_of in figures.items():
         AcrossRecord(values_of, [str(run) for run in methods[method]]).write(method / ACROSS)
-        print(f"Single rows over the runs of {method.name}: {method / ACROSS}; the command report shows them.")
+        say(f"Single rows over the runs of {method.name}: {method / ACROSS}; the command report shows them.")
     return figures
 
 

@@ -2,10 +2,9 @@
 
 import sys
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-from ofmu_pl.support.terminal import span
+from ofmu_pl.support.terminal import Prudent, span
 
 
 class Live:
@@ -15,7 +14,7 @@ class Live:
         self.workers = workers
         self.seconds: list[float] = []
         self.total = self.finished = 0
-        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+        self._console = Prudent(file=sys.stderr, highlight=False, soft_wrap=True)
         self.bar = Progress(
             "{task.description}",
             BarColumn(),

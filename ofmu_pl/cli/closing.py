@@ -6,6 +6,7 @@ from ofmu_pl.evaluation.table import Metrics, figure, print_table
 from ofmu_pl.metrics.result import MetricResult
 from ofmu_pl.report.attacks import TARGET, UNLEARNED
 from ofmu_pl.report.runs import RETRAINED
+from ofmu_pl.support.escapes import say
 from ofmu_pl.support.records.reading import Entries
 from ofmu_pl.support.records.results import ATTACKS, RESULTS, AttacksRecord, Results
 
@@ -37,7 +38,7 @@ def closing(runs: Path, methods: list[str]) -> None:
     print_table("What came of it", columns)
     for head, (metric, what) in SAID.items():
         values = [f"{name} {figure(c[metric].value)}" for name, c in columns.items() if metric in c]
-        print(f"{head}: {what}: {', '.join(values)}.")
+        say(f"{head}: {what}: {', '.join(values)}.")
 
 
 def _chosen(entries: Entries) -> Metrics:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ofmu_pl.cli.words import fail
+from ofmu_pl.support.escapes import say
 from ofmu_pl.support.pages import REPORT
 from ofmu_pl.support.records.results import ATTACKS
 
@@ -58,16 +59,17 @@ def quickstart(seed: int, logs: Path) -> None:
 
     print()
     closing(runs, list(METHODS))
-    print(f"\nThe page: {page}\nNext, all attacks: ofmu_pl attack --config ofmu_pl:attacks.yaml --runs {runs}")
+    say(f"\nThe page: {page}\nNext, all attacks: ofmu_pl attack --config ofmu_pl:attacks.yaml --runs {runs}")
 
 
 def _run(words: list[str], outputs: Sequence[Path], sources: Sequence[Path] = ()) -> None:
     """Print a command and run it, unless its outputs are there and none of its sources is newer."""
-    print(f"\n$ ofmu_pl {shlex.join(words)}", flush=True)
+    say(f"\n$ ofmu_pl {shlex.join(words)}")
+    sys.stdout.flush()
     if all(path.exists() for path in outputs):
         made = min(path.stat().st_mtime for path in outputs)
         if all(path.stat().st_mtime <= made for path in sources):
-            print(f"  done before: {', '.join(map(str, outputs))} (delete it to run this again)")
+            say(f"  done before: {', '.join(map(str, outputs))} (delete it to run this again)")
             return
     quiet = os.environ | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}  # the models are small: a bar would be noise
     code = subprocess.run([sys.executable, "-m", "ofmu_pl", *words], check=False, env=quiet).returncode

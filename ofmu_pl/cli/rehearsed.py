@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from rich.console import Console
-
 from ofmu_pl.cli.app import UnlearningCLI
 from ofmu_pl.cli.originals import require_target
 from ofmu_pl.planning.course import Course
 from ofmu_pl.planning.rehearsal import Rehearsal
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.terminal import Prudent
 
 
 class PlanCLI(UnlearningCLI):
@@ -30,10 +29,10 @@ class PlanCLI(UnlearningCLI):
         course = self._tried()
         if course.fault:
             raise UserError(course.fault)
-        self.trainer.needs.show(Console())
+        self.trainer.needs.show(Prudent())
 
     def _tried(self) -> Course:
-        with Console().status("Going through one iteration without weights"):
+        with Prudent().status("Going through one iteration without weights"):
             return self.trainer.fit(self.model, self.datamodule, blank=not self.dry)
 
 
@@ -50,6 +49,6 @@ class DryRunCLI(PlanCLI):
         else:
             how.filled(self.model.recipe)
         course = self._tried()
-        course.show(Console())
+        course.show(Prudent())
         if course.fault:
             raise SystemExit(1)

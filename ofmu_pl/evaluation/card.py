@@ -5,6 +5,7 @@ from huggingface_hub import ModelCard, ModelCardData
 from ofmu_pl.evaluation.account import Account
 from ofmu_pl.evaluation.attacked import parts
 from ofmu_pl.evaluation.table import figure
+from ofmu_pl.support.escapes import visible
 from ofmu_pl.support.files import replacing
 from ofmu_pl.support.pages import CARD, plain, templates
 
@@ -40,5 +41,5 @@ def code(text: object) -> str:
     >>> code("a`|b")
     "`a'/b`"
     """
-    line = " ".join(str(text).split()).replace("`", "'").replace("|", "/").replace("<!--", "<! --")
+    line = visible(" ".join(str(text).split())).replace("`", "'").replace("|", "/").replace("<!--", "<! --")
     return f"`{line}`" if line else ""

@@ -8,6 +8,7 @@ from shlex import quote
 from ofmu_pl.data.own_files import Rows, read_source
 from ofmu_pl.finder.names import WORD, Hit, find
 from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.escapes import say
 from ofmu_pl.support.files import numbered_lines, replacing, texts_in
 from ofmu_pl.support.pages import templates
 
@@ -76,12 +77,12 @@ def search(sources: Sequence[str], names: Path, out: Path, least: float) -> None
     with replacing(out / PAGE) as temporary:
         temporary.write_text(page.render(found=found, names=sought, least=least, most=MOST), encoding="utf-8")
     for f, numbers in zip(found, lists, strict=True):
-        print(f"{f.source}: {len(f.rows)} of {f.total} rows are about {_persons(sought)} ({numbers}),")
-        print(f"  {len(f.inside)} more name them inside of something else, {len(f.doubtful)} are doubtful.")
-    print(f"Check them by eye: {out / PAGE}")
+        say(f"{f.source}: {len(f.rows)} of {f.total} rows are about {_persons(sought)} ({numbers}),")
+        say(f"  {len(f.inside)} more name them inside of something else, {len(f.doubtful)} are doubtful.")
+    say(f"Check them by eye: {out / PAGE}")
     for f, numbers in zip(found, lists, strict=True):
         if f.rows:
-            print(
+            say(
                 "Then forget them: python -m ofmu_pl fit --config ofmu_pl:text.yaml "
                 f"--data.full {quote(f.source)} --data.forget_rows {quote(str(numbers))} --model.network.path MODEL"
             )

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, field
 
 from ofmu_pl.report.statistics import Spread
+from ofmu_pl.support.escapes import visible
 
 
 @dataclass
@@ -136,7 +137,7 @@ def to_markdown(table: Table) -> str:
 
 def _md(text: str) -> str:
     """A text without line breaks, in which what Markdown or HTML would read is taken literally."""
-    escaped = html.escape(" ".join(text.split()), quote=False).replace("&gt;", ">")
+    escaped = html.escape(visible(" ".join(text.split())), quote=False).replace("&gt;", ">")
     return "".join("\\" + c if c in "\\|*_`[]~" else c for c in escaped)
 
 
@@ -165,7 +166,7 @@ def to_csv(table: Table) -> str:
 
 def _inert(text: str) -> str:
     """A text on one line that is no formula, which a spreadsheet would run; numbers stay as they are."""
-    text = " ".join(text.split())
+    text = visible(" ".join(text.split()))
     return f"'{text}" if text[:1] in tuple("=+-@") and not _NUMBER.fullmatch(text) else text
 
 
@@ -187,7 +188,7 @@ def tex(text: str) -> str:
     >>> tex("a_b & 5 % ± 1")
     'a\\_b \\& 5 \\% $\\pm$ 1'
     """
-    return "".join(_TEX.get(c, c) for c in " ".join(text.split()))
+    return "".join(_TEX.get(c, c) for c in visible(" ".join(text.split())))
 
 
 def to_latex(table: Table) -> str:

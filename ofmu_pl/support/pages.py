@@ -4,6 +4,9 @@ import re
 from collections.abc import Callable
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from ofmu_pl.support.escapes import visible
 
 REPORT = "report"
 """The folder of a report, below that of the runs that it is of."""
@@ -37,8 +40,12 @@ def plain(text: object) -> str:
     >>> plain("a | <b>\n# c")
     'a &#124; &#60;b&#62; &#35; c'
     """
-    line = " ".join(str(text).split())
+    line = visible(" ".join(str(text).split()))
     return re.sub(r"[&<>|`*\[\]\\#~$]|_(?!\w)|(?<!\w)_", lambda found: f"&#{ord(found[0])};", line)
+
+
+def _visible(value: object) -> str:
+    return Markup(visible(value)) if isinstance(value, Markup) else visible(value)
 
 
 def templates(package: str, escapes: bool = True, **filters: Callable[..., object]) -> Environment:
@@ -53,6 +60,7 @@ def templates(package: str, escapes: bool = True, **filters: Callable[..., objec
         loader=ChoiceLoader([PackageLoader(package, "."), PackageLoader("ofmu_pl.support", ".")]),
         autoescape=escapes,
         undefined=StrictUndefined,
+        finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )

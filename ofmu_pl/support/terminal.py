@@ -1,10 +1,14 @@
 """Times as people say them, and tables of which a terminal cuts nothing, however narrow it is."""
 
 import sys
+from collections.abc import Iterator
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Table
+
+from ofmu_pl.support.escapes import visible
 
 NARROWEST = 80
 """Columns that a table needs at least."""
@@ -18,7 +22,16 @@ def console() -> Console:
     Rich would cut numbers to fit, and a number that is cut is another number.
     """
     found = Console(file=sys.stdout)
-    return Console(file=sys.stdout, width=max(found.width, NARROWEST) if found.is_terminal else FILE)
+    return Prudent(file=sys.stdout, width=max(found.width, NARROWEST) if found.is_terminal else FILE)
+
+
+class Prudent(Console):
+    """A console of rich's on which all text is ``visible``, whoever wrote it."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Render as rich does; only rich's own control codes are left."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else visible(text), style, control)
 
 
 def span(seconds: float) -> str:
@@ -40,4 +53,4 @@ def padding(on: Console) -> tuple[int, int, int, int]:
 def print_whole(table: Table, on: Console) -> None:
     """Print a table as wide as it is: a narrower terminal wraps its lines, where rich would cut words and numbers."""
     natural = Measurement.get(on, on.options.update(max_width=10_000), table).maximum
-    Console(file=on.file, width=max(on.width, natural)).print(table)
+    Prudent(file=on.file, width=max(on.width, natural)).print(table)

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
+from ofmu_pl.support.escapes import visible
+
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SAME_LINE = "; the same line goes on: what has finished is not run again"
 ADVICE = {
@@ -84,5 +86,5 @@ def orderly(words: list[str]) -> Iterator[None]:
         if not any(int(os.environ.get(name) or 0) for name in RANKS):
             name = "Ctrl-C" if told.signum == signal.SIGINT else signal.Signals(told.signum).name
             then = ADVICE.get(words[0] if words else "", "") if told.then is None else told.then
-            sys.stderr.write(f"ofmu_pl: stopped by {name}{then}.\n")
+            sys.stderr.write(f"ofmu_pl: stopped by {name}{visible(then)}.\n")
         raise

@@ -1,11 +1,14 @@
 """What a run has to say and nobody can use: warnings without a remedy, and in a notebook the talk of trainers."""
 
 import logging
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from ofmu_pl.support.escapes import visible
 
 _NOISE = (
     r"Found \d+ module\(s\) in eval mode at the start of training",  # on purpose: no dropout, frozen statistics
@@ -46,16 +49,22 @@ def ignore_noise() -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    return not str(record.msg).startswith(_IDLE[record.name])
+    record.msg = visible(record.msg)  # a path may be in it
+    return not record.msg.startswith(_IDLE[record.name])
 
 
 def as_sentence(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """A warning of ours as a sentence, without a line of code below it; for ``warnings.formatwarning``."""
-    if category is UserWarning and "ofmu_pl" in Path(filename).parts:
-        return f"ofmu_pl: warning: {message}\n"
-    return _OTHERS(message, category, filename, lineno, line)
+    ours = category is UserWarning and "ofmu_pl" in Path(filename).parts
+    return visible(f"ofmu_pl: warning: {message}\n" if ours else _OTHERS(message, category, filename, lineno, line))
+
+
+def said_again(arguments: threading.ExceptHookArgs) -> None:
+    """What ``threading.excepthook`` does: a disk's error in TensorBoard's thread is raised again where the run is."""
+    if not isinstance(arguments.exc_value, OSError):
+        threading.__excepthook__(arguments)
 
 
 @contextmanager

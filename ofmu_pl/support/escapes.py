@@ -1,0 +1,20 @@
+"""Text of others where it leaves for a terminal, a table or a page: what would steer them is shown instead."""
+
+import re
+
+_STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters but tab and line feed, and those that turn the direction of what follows."""
+
+
+def visible(text: object) -> str:
+    r"""Text with escapes instead of control characters.
+
+    >>> visible("red \x1b[31m, title \x9b0;"), visible("two\nlines\tand é")
+    ('red \\x1b[31m, title \\x9b0;', 'two\nlines\tand é')
+    """
+    return _STEERS.sub(lambda found: ascii(found[0])[1:-1], str(text))
+
+
+def say(text: object) -> None:
+    """Print a line."""
+    print(visible(text))
