@@ -1,10 +1,10 @@
-"""Parsers of the commands: errors in one line, and YAML that could fill the memory or never end is refused first."""
+"""Parsers of the commands: errors in one line, and files that could fill the memory or never end are refused first."""
 
 import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from functools import partial
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,7 +15,9 @@ from lightning.pytorch.cli import LightningArgumentParser
 from ofmu_pl.cli.errors import OptionError, explain
 from ofmu_pl.cli.words import fail
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import regular
 from ofmu_pl.support.shipped import PREFIX, names
+from ofmu_pl.support.yaml_files import LARGEST_YAML, check_yaml, read_yaml
 
 
 class Parser(LightningArgumentParser):
@@ -54,29 +56,17 @@ class Parser(LightningArgumentParser):
         fail(f"{text} (options: {parser.prog} --help{classes}).", 2)
 
 
-LARGEST = 100_000
-"""Nodes of a configuration with its aliases written out; the largest shipped one has a fiftieth."""
-DEEPEST = 100
-"""Collections within collections; the deepest shipped configuration has ten."""
 _load = get_loader("yaml")
 _KEY = re.compile(r"[a-z_][a-z0-9_.]*")
 
 
 def load_yaml(text: str) -> Any:
-    """The value of a YAML text, as jsonargparse's own loader has it.
-
-    Aliases share what they name until a parser copies it: ten levels of ten aliases are 10^10 nodes.
-    """
+    """The value of a YAML text, as jsonargparse's own loader has it."""
     line = "\n" not in text  # as the value of an option
     if line and text.startswith("#"):  # "### {question}" is no comment
         return text
-    try:
-        _check_depth(text)
-        if "&" in text and "*" in text:
-            _size(yaml.compose(text, Loader=yaml.SafeLoader), {})
-        found = _load(text)
-    except RecursionError:
-        raise UserError("The configuration is nested too deeply: write it with fewer brackets.") from None
+    check_yaml(text, "The configuration")
+    found = _load(text)
     return text if line and isinstance(found, dict) and _is_prose(text, found) else found
 
 
@@ -87,19 +77,10 @@ def _is_prose(text: str, mapping: dict[Any, Any]) -> bool:
     return "{question}" in text or not all(_KEY.fullmatch(str(name)) for name in mapping)
 
 
-def _check_depth(text: str) -> None:
-    """Count brackets and indents before a parser, which is in C and ends the process, follows them."""
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            raise RecursionError
-
-
 def check_files(words: Sequence[str]) -> None:
     """Refuse files of configurations that cannot be read, by name: a parser no longer knows which one it was."""
     for word in _configurations(words):
-        path = Path(word).expanduser()
+        path = regular(Path(word).expanduser())
         if path.is_dir():
             raise UserError(f"The configuration '{word}' is a folder: name one of the files in it.")
         if path.suffix in (".yaml", ".yml", ".json") and not path.is_file():
@@ -107,11 +88,7 @@ def check_files(words: Sequence[str]) -> None:
             hint = f" (did you mean {PREFIX}{near[0]}?)" if near else " (`ofmu_pl configs` lists those that come along)"
             raise UserError(f"The configuration '{word}' does not exist{hint}: give another file.")
         if path.is_file():
-            try:
-                load_yaml(path.read_text(encoding="utf-8"))
-            except (UnicodeDecodeError, yaml.YAMLError) as error:
-                why = " ".join(str(error).split())
-                raise UserError(f"The configuration '{path}' is no YAML in UTF-8 ({why}): mend it.") from error
+            read_yaml(path, LARGEST_YAML)
 
 
 def _configurations(words: Sequence[str]) -> Iterator[str]:
@@ -120,22 +97,6 @@ def _configurations(words: Sequence[str]) -> Iterator[str]:
         option, _, value = word.partition("=")
         if option in ("--config", "-c") and (value or following):
             yield value or following
-
-
-def _size(node: yaml.Node | None, known: dict[int, int]) -> int:
-    """Nodes from here on with every alias written out."""
-    if id(node) not in known:
-        known[id(node)] = LARGEST  # met again from within, it contains itself
-        children = [] if isinstance(node, yaml.ScalarNode) or node is None else node.value
-        if isinstance(node, yaml.MappingNode):
-            children = chain.from_iterable(children)  # of pairs
-        known[id(node)] = 1 + sum(_size(child, known) for child in children)
-        if known[id(node)] > LARGEST:
-            raise UserError(
-                f"The configuration has aliases (*NAME) that make it larger than {LARGEST} nodes, or that contain "
-                "themselves: write out what they name."
-            )
-    return known[id(node)]
 
 
 set_loader("yaml", load_yaml, (yaml.YAMLError,))

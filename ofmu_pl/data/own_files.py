@@ -14,7 +14,7 @@ from typing import Any
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.row_formats import READERS, whole_text
 from ofmu_pl.support.errors import NotAtHand, UserError, check_range, reason
-from ofmu_pl.support.files import below, check_whole, numbered_lines, regular
+from ofmu_pl.support.files import LARGEST_LINE, below, check_whole, numbered_lines, regular, texts_in
 from ofmu_pl.support.hub import load_hub_rows, local_folder
 
 HUB = "hub:"
@@ -88,6 +88,8 @@ def sound(source: str, option: str, rows: Sequence[object], marks: Sequence[str]
         if not isinstance(own, dict) or not all(isinstance(name, str) for name in own):
             raise UserError(f"{found.place(i)} is no object with named columns: mend it.")
         check_whole(own, found.place(i))
+        if any(len(text) > LARGEST_LINE for text in texts_in(own)):
+            raise UserError(f"{found.place(i)} has a text of more than {LARGEST_LINE} characters: split it.")
         found.rows.append(own)
     return found
 

@@ -3,8 +3,11 @@
 import csv
 import json
 import re
+from collections.abc import Iterator
+from itertools import repeat
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from ofmu_pl.support.errors import UserError, reason
 from ofmu_pl.support.files import LARGEST_JSON, LARGEST_LINE, LARGEST_TABLE, numbered_lines
@@ -88,7 +91,7 @@ def _table_of_texts(path: Path) -> Read:
         file.seek(0)
         separator = next((x for x in separators if x in names), separators[0])
         reader = csv.reader(file, delimiter=separator, strict=True)
-        limit = csv.field_size_limit(LARGEST_JSON)  # the module's is meant for other tables, which the process may read
+        limit = csv.field_size_limit(LARGEST_LINE)  # the module's is meant for other tables, which the process may read
         try:
             lines = [(reader.line_num, values) for values in reader if values]
         except csv.Error as error:
@@ -109,25 +112,41 @@ def _table_of_texts(path: Path) -> Read:
     return rows, []
 
 
-def _parquet(path: Path) -> Read:
+def parquet_rows(path: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Read the rows of a parquet file, or these columns of them; what is larger than a row may be is never unpacked.
+
+    Raises:
+        UserError: A row is too large, there are too many, or the file is no parquet.
+    """
     import pyarrow  # type: ignore[import-untyped]  # comes with datasets
     from pyarrow import parquet
 
-    rows: list[object] = []
+    done = 0
     try:
         with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=16):  # what a small file names many times is as large as its text
-                if batch.nbytes > 16 * LARGEST_LINE or len(rows) > LARGEST_TABLE:
+            for batch in file.iter_batches(batch_size=16, columns=columns):  # of a text that is named many times
+                sizes = map(_bytes, map(batch.slice, range(len(batch)), repeat(1)))
+                largest = max(sizes) if batch.nbytes > LARGEST_LINE else 0
+                done += len(batch)
+                if largest > LARGEST_LINE or done > LARGEST_TABLE:
                     raise UserError(
-                        f"Row {len(rows)} of '{path}' (counted from 0) and the next 15 have {batch.nbytes} bytes: a "
-                        f"row may have {LARGEST_LINE}, and a table {LARGEST_TABLE} rows. Split the file."
+                        f"One of the rows {done - len(batch)} to {done - 1} of '{path}' (counted from 0) has {largest} "
+                        f"bytes: a row may have {LARGEST_LINE}, and a table {LARGEST_TABLE} rows. Split the file."
                     )
-                rows += batch.to_pylist()
-        return rows, []
+                yield from batch.to_pylist()
     except UserError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise UserError(f"'{path}' is no parquet file that can be read ({reason(error)}): write it anew.") from error
+
+
+def _bytes(row: Any) -> int:
+    """Bytes of one row; of the texts that a column lists once for all rows, the row's own."""
+    return sum((x.dictionary_decode() if hasattr(x, "dictionary_decode") else x).nbytes for x in row.columns)
+
+
+def _parquet(path: Path) -> Read:
+    return list(parquet_rows(path)), []
 
 
 def _text(path: Path) -> Read:

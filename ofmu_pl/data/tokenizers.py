@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeAlias
 from lightning.pytorch.utilities import rank_zero_warn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from ofmu_pl.support.errors import NotAtHand, UserError
+from ofmu_pl.support.errors import NotAtHand, UserError, reason
+from ofmu_pl.support.files import read_json
 from ofmu_pl.support.hub import model_folder, offline
 from ofmu_pl.support.limits import within
 
@@ -54,6 +55,11 @@ def _read(source: str) -> Tokenizer:
     try:
         return AutoTokenizer.from_pretrained(folder or source, local_files_only=offline(), trust_remote_code=False)
     except Exception as error:  # so many does transformers raise at files that it does not expect
+        for path in sorted(folder.glob("*.json")) if folder else ():  # the model's own is read for the tokenizer, too
+            try:
+                read_json(path)
+            except (OSError, ValueError) as damage:
+                raise UserError(f"'{path}' cannot be read ({reason(damage)}): put back a whole one.") from damage
         why = "" if folder else ", for it is neither a local folder nor a reachable hub id"
         raise (UserError if folder else NotAtHand)(
             f"'{source}' has no tokenizer that can be read{why}: give a model's folder with tokenizer.json and "

@@ -41,12 +41,13 @@ def add_adapters(model: PreTrainedModel, fields: dict[str, Any]) -> PreTrainedMo
     from peft import LoraConfig, get_peft_model  # imports bitsandbytes, which is slow and talks: only where needed
 
     own = deepcopy(fields)  # peft adds to lists in it
-    if isinstance(own.get("target_modules"), str):  # which peft would search for without a limit
-        modules = [name for name, _ in model.named_modules()]
-        _matching("model.network.lora.target_modules", own["target_modules"], modules, re.fullmatch)
+    each = 0.05 if has_usual_start(own) else 60.0  # seconds; others begin from singular values of a layer's weights
     try:
-        adapted = get_peft_model(model, LoraConfig(**{"task_type": "CAUSAL_LM", "target_modules": "all-linear", **own}))
-    except (TypeError, ValueError) as error:
+        # Some fields are expressions, each in another form, by which peft searches the names of modules.
+        with within("Making the adapters of model.network.lora", more=each * len([*model.modules()])):
+            config = LoraConfig(**{"task_type": "CAUSAL_LM", "target_modules": "all-linear", **own})
+            adapted = get_peft_model(model, config)
+    except (TypeError, ValueError, re.error) as error:
         raise UserError(
             f"The adapters cannot be made ({reason(error)}): set model.network.lora to fields of peft's LoraConfig, "
             "with target_modules that the network has (or 'all-linear')."

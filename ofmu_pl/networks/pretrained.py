@@ -20,16 +20,19 @@ from ofmu_pl.networks.slices import INDEX, WEIGHTS, shapes_in, write_rows
 from ofmu_pl.networks.state_files import check_tensors
 from ofmu_pl.support.errors import UserError, reason
 from ofmu_pl.support.extras import extra
-from ofmu_pl.support.files import read_json
+from ofmu_pl.support.files import DAY, read_json
 from ofmu_pl.support.hub import model_folder, offline
 from ofmu_pl.support.kept import require_undamaged
+from ofmu_pl.support.limits import within
 from ofmu_pl.support.processes import from_first, is_first
 
 CONSTANTS = re.compile(r"(^|\.)(attn|attention)\.(masked_)?bias$|rotary_emb\.inv_freq$")
 """Names that older versions of transformers wrote beside the weights (GPT-2, GPT-Neo, GPT-J; Llama)."""
 
-MOST_LAYERS = 10_000
-"""Each layer takes time to be made, and a configuration is quickly written; the deepest models have hundreds."""
+MOST_LAYERS = 1_000
+"""Each layer takes time to be made, and a configuration is quickly written; the deepest models have 126."""
+SLOWEST = 5e6
+"""Bytes of weights that a slow disk and a busy machine read in a second."""
 SHAPES = Path(__file__).parent / "shapes"
 """Folders with config.json of the paper's models, named by what the hub ids of a model's variants have in common."""
 
@@ -57,17 +60,18 @@ def load_pretrained(
         if (folder / "config.json").is_file() and not trust_remote_code:
             buildable(AutoConfig.from_pretrained(folder, trust_remote_code=False))
         _check_index(folder / INDEX)
-        model, found = AutoModelForCausalLM.from_pretrained(
-            folder if folder.is_dir() else path,
-            attn_implementation=attention,
-            dtype=torch.float32,
-            local_files_only=folder.is_dir() or offline(),
-            use_safetensors=True,
-            trust_remote_code=trust_remote_code,
-            ignore_mismatched_sizes=True,  # they are named below, which the error of transformers does not
-            output_loading_info=True,
-            **quantized,
-        )
+        with within(f"Making the model in '{path}'", more=_seconds(folder)):
+            model, found = AutoModelForCausalLM.from_pretrained(
+                folder if folder.is_dir() else path,
+                attn_implementation=attention,
+                dtype=torch.float32,
+                local_files_only=folder.is_dir() or offline(),
+                use_safetensors=True,
+                trust_remote_code=trust_remote_code,
+                ignore_mismatched_sizes=True,  # they are named below, which the error of transformers does not
+                output_loading_info=True,
+                **quantized,
+            )
     except Exception as error:  # so many does transformers raise at files that it does not expect
         if "trust_remote_code" in str(error):
             raise OwnCodeError(
@@ -147,9 +151,10 @@ def described(path: str, attention: str | None) -> PreTrainedModel:
             local_files_only=folder.is_dir() or offline(),
             trust_remote_code=False,
         )
-        return AutoModelForCausalLM.from_config(
-            buildable(config), attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
-        )
+        with within(f"Making the model that '{path}' describes", more=50.0):
+            return AutoModelForCausalLM.from_config(
+                buildable(config), attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
+            )
     except Exception as error:  # so many does transformers raise at a config.json
         raise UserError(
             f"'{path}' has no config.json of a language model that can be read ({reason(error)}): point `path` at a "
@@ -163,6 +168,17 @@ def buildable(config: PretrainedConfig) -> PretrainedConfig:
     if layers > MOST_LAYERS:
         raise ValueError(f"num_hidden_layers={layers} is more than {MOST_LAYERS}")
     return config
+
+
+def _seconds(folder: Path) -> float:
+    """Seconds that a model may take to be read, with the one below its adapters; from the hub a day."""
+    adapters = folder / "adapter_config.json"
+    folders = [folder]
+    if adapters.is_file():
+        folders.append(Path(str(read_json(adapters).get("base_model_name_or_path"))))
+    if not all(map(Path.is_dir, folders)):
+        return DAY
+    return sum(path.stat().st_size for place in folders for path in place.glob("*.safetensors")) / SLOWEST
 
 
 def _check_index(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A limit of time for what configurations and models bring: regular expressions and chat templates."""
+"""A limit of time for what configurations and models bring: expressions, chat templates, layers."""
 
 import signal
 import threading
@@ -13,11 +13,12 @@ LONGEST = 10.0
 
 
 @contextmanager
-def within(what: str) -> Iterator[None]:
+def within(what: str, more: float = 0.0) -> Iterator[None]:
     """Stop what takes longer than ``LONGEST``; only the main thread of systems that have alarms can.
 
     Args:
         what: What is limited, for the message.
+        more: Seconds that it may take beyond these, by its size.
 
     Raises:
         UserError: The time is over.
@@ -32,10 +33,10 @@ def within(what: str) -> Iterator[None]:
         return
 
     def stop(number: int, frame: object) -> NoReturn:
-        raise UserError(f"{what} takes more than {LONGEST:g} seconds: write it more simply.")
+        raise UserError(f"{what} takes more than {LONGEST + more:g} seconds: write it more simply.")
 
     before = signal.signal(signal.SIGALRM, stop)
-    left, _ = signal.setitimer(signal.ITIMER_REAL, LONGEST)
+    left, _ = signal.setitimer(signal.ITIMER_REAL, LONGEST + more)
     try:
         yield
     finally:

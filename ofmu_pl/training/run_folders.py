@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import erase, locked, read_json, replacing
 from ofmu_pl.support.records.reading import NewerError
 from ofmu_pl.support.records.results import RESULTS, Results
+from ofmu_pl.support.yaml_files import read_yaml
 from ofmu_pl.training.checkpoints import LAST, progress, resumed_from
 from ofmu_pl.training.settings import Resolved, length, settings
 
@@ -92,7 +92,7 @@ def begun(method_folder: Path, command: str, words: str | None, resolved: Resolv
                     require_idle(folder, ANOTHER)
             start = choose(method_folder, command, words, resolved)
             if not start.done:
-                start = _placed(start, method_folder, words)
+                start = _placed(start, method_folder, words, resolved)
                 assert start.folder is not None
                 require_idle(start.folder, ANOTHER)
                 file = held.enter_context(locked(start.folder / LOCK))
@@ -134,16 +134,17 @@ def point_latest(folder: Path) -> None:
             temporary.symlink_to(folder.name)
 
 
-def _placed(start: Start, method_folder: Path, words: str | None) -> Start:
-    """The start with a folder: the run's own, that of a run killed before it left anything, or a new one."""
+def _placed(start: Start, method_folder: Path, words: str | None, resolved: Resolved) -> Start:
+    """The start with a folder: the run's own, that of such a run killed before it left a checkpoint, or a new one."""
     if start.folder is not None:
         return start
     known = versions(method_folder)
     if words == LAST:
         held = [p for p in known if (p / LOCK).exists() or not any(p.iterdir())]  # or killed before it held its own
-        vacant = [p for p in held if _is_vacant(p) and _holder(p) is None]
-        if vacant:
-            return replace(start, folder=vacant[0])
+        ended = [p for p in held if not (p / RESULTS).is_file() and _holder(p) is None]
+        free = [p for p in ended if _is_vacant(p) or _is_alike(p, resolved)]
+        if free:
+            return replace(start, folder=free[0])
     folder = method_folder / f"version_{1 + max((number(p) or 0 for p in known), default=-1)}"
     folder.mkdir()
     return replace(start, folder=folder, new=True)
@@ -178,8 +179,8 @@ def _exported(folder: Path, resolved: Resolved) -> bool:
 def _config(folder: Path) -> Resolved:
     """The configuration that a run has saved; empty if it cannot be read."""
     try:
-        return dict(yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, yaml.YAMLError):
+        return dict(read_yaml(folder / "config.yaml"))
+    except (OSError, ValueError, TypeError):
         return {}
 
 

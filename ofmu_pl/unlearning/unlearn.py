@@ -9,7 +9,6 @@ from pkgutil import resolve_name
 from typing import Any, Literal
 
 import torch
-import yaml
 from torch import nn
 from torch.utils.data import ConcatDataset
 
@@ -27,6 +26,7 @@ from ofmu_pl.networks.base import Network
 from ofmu_pl.networks.classifier import Classifier
 from ofmu_pl.networks.loaded import LoadedLM, restored
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
+from ofmu_pl.support.yaml_files import read_yaml
 from ofmu_pl.unlearning.result import Unlearned
 from ofmu_pl.unlearning.run import run
 
@@ -219,7 +219,7 @@ def shipped(modality: Literal["text", "images"]) -> dict[str, Any]:
     >>> sorted(shipped("text"))
     ['checkpoint', 'data', 'evaluation', 'model', 'trainer']
     """
-    return dict(yaml.safe_load(Path(__file__).with_name(f"{modality}.yaml").read_text(encoding="utf-8")))
+    return dict(read_yaml(Path(__file__).with_name(f"{modality}.yaml")))
 
 
 def arguments(section: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from datasets import Dataset, DatasetDict
 from pyarrow import parquet
 from transformers import AutoTokenizer, GPT2LMHeadModel
 
-from ofmu_pl.data import RowEncoder, TextFiles, row_formats
+from ofmu_pl.data import RowEncoder, TextFiles, own_files, row_formats
 from ofmu_pl.data.alternatives import REFUSALS
 from ofmu_pl.data.own_files import read_source
 from ofmu_pl.data.own_tokenizer import train_tokenizer
@@ -562,6 +562,34 @@ def test_a_small_parquet_file_that_stands_for_much_is_refused(tmp_path, monkeypa
     path = tmp_path / "rows.parquet"
     parquet.write_table(pyarrow.table({"text": column}), path)
     with pytest.raises(UserError, match="Split the file"):
+        read_source(str(path), "forget")
+
+
+@pytest.mark.parametrize("kind", ["text", "listed once", "view", "turns", "bytes"])
+def test_a_cell_of_parquet_has_a_bound_of_its_own(tmp_path, monkeypatch, kind):
+    """Less than sixteen rows may have together, and more than one may."""
+    monkeypatch.setattr(row_formats, "LARGEST_LINE", 1000)
+    cells = {"text": ["x" * 2000, *"abc"], "bytes": [b"x" * 2000, b"a"]}
+    cells["turns"] = [[{"role": "user", "content": "x" * 2000}], [{"role": "user", "content": "a"}]]
+    cells["listed once"] = pyarrow.array(["x" * 600, "y" * 600, "x" * 600]).dictionary_encode()
+    cells["view"] = pyarrow.array(["x" * 2000, "a"], type=pyarrow.string_view())
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pyarrow.table({"text": cells[kind]}), path)
+    if kind == "listed once":
+        assert len(read_source(str(path), "forget").rows) == 3, "each is as long as a row may be"
+        return
+    with pytest.raises(UserError, match="'.*rows.parquet' .* bytes: a row may have 1000"):
+        read_source(str(path), "forget")
+
+
+@pytest.mark.parametrize("name", ["rows.json", "rows.jsonl", "rows.csv", "rows.txt"])
+def test_no_text_is_longer_than_a_line_may_be(tmp_path, monkeypatch, name):
+    for module in (own_files, row_formats):
+        monkeypatch.setattr(module, "LARGEST_LINE", 1000)
+    content = {"rows.txt": "x" * 2000, "rows.csv": "text\n" + "x" * 2000}
+    path = tmp_path / name
+    path.write_text(content.get(name, json.dumps([{"text": "x" * 2000}])))
+    with pytest.raises(UserError, match=r"more than 1000|field larger than field limit \(1000\)|is no"):
         read_source(str(path), "forget")
 
 

@@ -22,11 +22,15 @@ def soon(monkeypatch):
 
 
 def test_names_of_parameters_and_modules():
-    network = nn.ModuleDict({"a" * 40: nn.Linear(2, 2)})
+    network = nn.ModuleDict({"b": nn.ModuleDict({"a" * 40: nn.Linear(2, 2)})})
     with pytest.raises(UserError, match="model.network.trainable"):
         keep_trainable(network, SLOW)
-    with pytest.raises(UserError, match="target_modules"):
-        add_adapters(network, {"target_modules": SLOW})
+    patterns = {"layers_pattern": "((.+)+)+#", "layers_to_transform": [0]}
+    others = [{"exclude_modules": SLOW}, {"rank_pattern": {SLOW: 2}}, {"alpha_pattern": {SLOW: 2}}]
+    for slow in ({"target_modules": SLOW}, patterns, *others):
+        given = {"target_modules": ["a" * 40], "task_type": None, **slow}
+        with pytest.raises(UserError, match=r"model.network.lora takes more than .* seconds"):
+            add_adapters(network, given)
 
 
 def test_templates():
