@@ -1,7 +1,6 @@
 """Grids of methods, scenarios and seeds: ordinary runs of ``fit``, each in its own folder, each run once."""
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
@@ -11,18 +10,19 @@ from typing import Any
 from ofmu_pl.benchmark.comparison import Comparisons
 from ofmu_pl.benchmark.grid import Cell, Grid, model_folder
 from ofmu_pl.benchmark.manifest import Manifest, Place
-from ofmu_pl.benchmark.pool import Job, Pool
+from ofmu_pl.benchmark.pool import Job, Pool, left
 from ofmu_pl.benchmark.progress import Live
 from ofmu_pl.benchmark.search import chosen
 from ofmu_pl.benchmark.specs import ATTACKS, PREPARED, Options, Planned, check, files
 from ofmu_pl.metrics.per_example import FEWEST
 from ofmu_pl.report import report
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.escapes import say
 from ofmu_pl.support.files import below, file_hash, locked
 from ofmu_pl.support.kept import damage, warn_damaged
 from ofmu_pl.support.records.manifest import MANIFEST
 from ofmu_pl.support.records.results import ATTACKS as FOUND
-from ofmu_pl.support.records.results import FINISHED, RESULTS
+from ofmu_pl.support.records.results import BEGUN, FINISHED, RESULTS, JobRecord
 from ofmu_pl.support.variables import expanded
 from ofmu_pl.support.version import key_of
 
@@ -67,7 +67,7 @@ def benchmark(
         stages = Stages(folder, manifest, Grid(experiments), Pool(workers, live, fit.__module__), live, fit)
         stages.everything()
     failures = [f"{place}: {sentence}" for place, sentence in (manifest.failures() | stages.not_compared).items()]
-    sys.stdout.write(f"Runs: {folder}; what each is: {folder / MANIFEST}\n")
+    say(f"Runs: {folder}; what each is: {folder / MANIFEST}")
     report(folder)
     require_none(failures)
     return folder
@@ -143,7 +143,7 @@ class Stages:
         """The command ``attack`` on runs of an experiment."""
         words, hashes = ["attack"], []
         for path in files(self.grid.experiments[name].attacks):
-            words += ["--config", expanded(path)]
+            words.append(f"--config={expanded(path)}")
             hashes.append(file_hash(Path(expanded(path))))
         folders = [self.folder.absolute() / cell.folder / "latest" for cell in runs]
         words += ["--runs", *map(str, folders)]
@@ -244,15 +244,18 @@ class Stages:
             self.live.show(str(job.place.relative_to(self.folder)), sentence)
 
 
-def job_of(cell: Cell, folder: Path, fit: Fit, *more: str) -> Job:
-    """The job of a run in a benchmark's folder, with more words on its command line."""
-    words = [*cell.words(folder), *more]
+def job_of(cell: Cell, folder: Path, fit: Fit) -> Job:
+    """The job of a run in a benchmark's folder; one that was begun and has not ended goes on."""
+    words, begun = cell.words(folder), left(JobRecord, folder / cell.folder / BEGUN)
+    if begun is not None and begun.key == cell.key:
+        words.append("--ckpt_path=last")
     return Job(folder / cell.folder, cell.key, partial(fit, words), words, f"latest/{RESULTS}")
 
 
 def require_none(failures: list[str]) -> None:
     """End a command of many runs by an error where some failed; each is printed."""
-    sys.stdout.writelines(f"Failed: {sentence}\n" for sentence in failures)
+    for sentence in failures:
+        say(f"Failed: {sentence}")
     if failures:
         raise UserError(
             f"{len(failures)} of the runs failed, as said above: mend what can be, then start the same line again."

@@ -9,20 +9,21 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
 from multiprocessing import connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import TypeVar
 
 import torch
-import yaml
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.benchmark.progress import Live
 from ofmu_pl.support.errors import DivergedError, UserError
-from ofmu_pl.support.records.results import FAILED, FINISHED, FailureRecord, JobRecord
+from ofmu_pl.support.files import texts_in
+from ofmu_pl.support.records.results import BEGUN, FAILED, FINISHED, FailureRecord, JobRecord
+from ofmu_pl.support.yaml_files import read_yaml
 
 Left = TypeVar("Left", JobRecord, FailureRecord)
 
@@ -58,10 +59,10 @@ class Job:
         if self.record is None:
             return []
         ended = (self.place / FINISHED).stat().st_mtime
-        named = [word for option, word in pairwise(self.words) if option != "--config"]
+        named = [word.rpartition("=")[2] for word in self.words if not word.startswith("--config=")]
         parsed = self.place / "latest" / "config.yaml"  # which has what the configurations named
-        if parsed.is_file():
-            named += [t.value for t in yaml.scan(parsed.read_text(encoding="utf-8")) if isinstance(t, yaml.ScalarToken)]
+        with suppress(OSError, UserError):
+            named += texts_in(read_yaml(parsed))
         return [word for word in dict.fromkeys(named) if _last_written(word) > ended]
 
     @property
@@ -175,6 +176,7 @@ def _work(job: Job, device: str | None) -> None:
     job.place.mkdir(parents=True, exist_ok=True)
     for name in (FINISHED, FAILED):  # of other options, or of a failure that may be mended by now
         (job.place / name).unlink(missing_ok=True)
+    JobRecord(job.key, job.words, 0.0).write(job.place / BEGUN)
     started = time.perf_counter()
     problem: BaseException | None = None
     with (job.place / "log.txt").open("w") as log:
@@ -194,6 +196,7 @@ def _work(job: Job, device: str | None) -> None:
     seconds = time.perf_counter() - started
     if problem is None:
         JobRecord(job.key, job.words, seconds).write(job.place / FINISHED)
+        (job.place / BEGUN).unlink()
         return
     cause = problem.__context__ if isinstance(problem, SystemExit) else problem
     # A divergence follows from the key, and would come again; other failures may be the machine's.

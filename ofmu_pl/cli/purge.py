@@ -13,12 +13,14 @@ from markupsafe import escape
 
 from ofmu_pl.evaluation.audit import without_rows
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.escapes import say
 from ofmu_pl.support.files import erase, replacing, sweep, texts_in
 from ofmu_pl.support.pages import AUDIT, REPORT
 from ofmu_pl.support.records.manifest import MANIFEST
 from ofmu_pl.support.records.reading import NewerError
 from ofmu_pl.support.records.requests import REQUESTS
-from ofmu_pl.support.records.results import FAILED, FINISHED, REFERENCE, RESULTS, Results
+from ofmu_pl.support.records.results import BEGUN, FAILED, FINISHED, REFERENCE, RESULTS, Results
+from ofmu_pl.support.yaml_files import read_yaml
 from ofmu_pl.training.run_folders import require_idle
 
 Config = dict[str, Any]
@@ -47,27 +49,27 @@ def purge(runs: list[Path]) -> None:
             _rewrite(path, partial(_without, named), "rows that stood there, and names that chose rows")
         for path in filter(os.path.lexists, (folder / name for name in HOLDERS)):
             if path.is_symlink():
-                print(f"Remove {path.resolve()} yourself: {HOLDERS[path.name]}. Only the link to it is removed here.")
+                say(f"Remove {path.resolve()} yourself: {HOLDERS[path.name]}. Only the link to it is removed here.")
             else:
-                print(f"Removed {path}: {HOLDERS[path.name]}.")
+                say(f"Removed {path}: {HOLDERS[path.name]}.")
             erase(path)
         for path in sorted(folder.glob(".*.partial")):
             erase(path)
-            print(f"Removed {path}: what a process wrote that was killed.")
-        print(_remaining(folder, config))
+            say(f"Removed {path}: what a process wrote that was killed.")
+        say(_remaining(folder, config))
 
 
 def _config(folder: Path) -> Config:
     """The configuration of a run, finished or killed, whose checkpoints know the rows, too."""
     try:
-        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+        config = read_yaml(folder / "config.yaml")
         results = folder / RESULTS
         ours = not results.exists() or "ofmu_pl" in Results.read(results).provenance
         if ours and {"model", "data"} <= config.keys() and "class_path" in config["data"]:
             return dict(config)
     except NewerError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     raise UserError(
         f"'{folder}' is no run of ofmu_pl (it has no config.yaml of one, or {RESULTS} of something else), so nothing "
@@ -84,7 +86,7 @@ def _rewrite(path: Path, change: Callable[[str], str], what: str) -> None:
     if cleaned != text:
         with replacing(path) as temporary:
             temporary.write_text(cleaned, encoding="utf-8")
-        print(f"Removed from {path}: {what}.")
+        say(f"Removed from {path}: {what}.")
 
 
 def _clean_config(path: Path, config: Config) -> dict[str, str]:
@@ -111,13 +113,13 @@ def _clean_config(path: Path, config: Config) -> dict[str, str]:
         return named
     with replacing(path) as temporary:
         temporary.write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    print(f"Removed from {path}: rows that stood there, and names that chose rows.")
+    say(f"Removed from {path}: rows that stood there, and names that chose rows.")
     return named
 
 
 def _lists(folder: Path) -> Iterator[Path]:
     """Files of the list of requests or the benchmark that a run belongs to, which repeat its options."""
-    yield from (folder.parent / name for name in (FINISHED, FAILED, "log.txt"))
+    yield from (folder.parent / name for name in (BEGUN, FINISHED, FAILED, "log.txt"))
     for place in list(folder.parents)[:6]:
         if (place / REQUESTS).is_file() or (place / MANIFEST).is_file():
             yield from (place / REQUESTS, place / MANIFEST)

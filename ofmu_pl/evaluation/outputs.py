@@ -15,26 +15,41 @@ from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import Scores, probability
 from ofmu_pl.metrics.open_unlearning import write_eval
 from ofmu_pl.support.files import replacing, write_json
+from ofmu_pl.support.kept import warn_damaged
 from ofmu_pl.support.sets import is_document
 
 SamplesName = Literal["none", "hashes", "full"]
 """How much a run's files show of the rows' texts and of what models say."""
+_BYTES = 32
 KEY = "samples.key"
 """File of a run with the key of its hashes: without it a text that can be guessed is not found by its hash."""
 
 
 def hashed(text: str, folder: Path) -> str:
-    """The HMAC-SHA-256 of a text, by which whoever has the text and the key in the run's folder finds it again."""
+    """The HMAC-SHA-256 of a text, by which whoever has the text and the key in the run's folder finds it again.
+
+    Raises:
+        OSError: There is no key.
+        ValueError: The key is damaged.
+    """
     key = bytes.fromhex((folder / KEY).read_text())
+    if len(key) != _BYTES:
+        raise ValueError(f"{KEY} has {len(key)} bytes")
     return f"hmac-sha256:{hmac.digest(key, text.encode(), 'sha256').hex()}"
 
 
 def make_key(folder: Path) -> None:
-    """Write the key of a folder's hashes, which the user alone may read, unless it is there."""
-    if not (folder / KEY).exists():
-        with replacing(folder / KEY) as temporary:
-            temporary.touch(0o600)
-            temporary.write_text(secrets.token_hex(32))
+    """Write the key of a folder's hashes, which the user alone may read, unless a whole one is there."""
+    try:
+        hashed("", folder)
+        return
+    except FileNotFoundError:
+        pass
+    except ValueError:
+        warn_damaged(folder / KEY, "is damaged")
+    with replacing(folder / KEY) as temporary:
+        temporary.touch(0o600)
+        temporary.write_text(secrets.token_hex(_BYTES))
 
 
 def write_samples(path: Path, sets: dict[str, list[Row]], before: Scores, after: Scores, full: bool) -> None:

@@ -192,7 +192,7 @@ def _same(path: Path, theirs: str, ours: str) -> bool:
             return theirs == hashed(ours, path.parent)
         except (OSError, ValueError) as error:
             raise UserError(
-                f"The reference '{path}' has hashes, and their key, {KEY}, is not beside it: put it there."
+                f"The reference '{path}' has hashes, and their key, {KEY}, is not beside it or is damaged: put it back."
             ) from error
     return _squeezed(theirs) == _squeezed(ours)
 

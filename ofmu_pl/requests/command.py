@@ -1,6 +1,5 @@
 """The command ``requests``: each method unlearns all requests in turn, and everything is measured after each."""
 
-import sys
 from pathlib import Path
 
 from ofmu_pl.benchmark.command import Fit, alone, job_of, require_none
@@ -9,6 +8,7 @@ from ofmu_pl.benchmark.progress import Live
 from ofmu_pl.report import report
 from ofmu_pl.requests.specs import Asked, Retrained, check
 from ofmu_pl.requests.state import State
+from ofmu_pl.support.escapes import say
 from ofmu_pl.support.files import below
 from ofmu_pl.support.records.manifest import Method, Value
 from ofmu_pl.support.records.requests import REQUESTS
@@ -64,7 +64,7 @@ def in_turn(
         state.write()
         run.everything()
     state.write()
-    sys.stdout.write(f"Runs: {folder}; what became of each request: {folder / REQUESTS}\n")
+    say(f"Runs: {folder}; what became of each request: {folder / REQUESTS}")
     if any(state.fine(sequence.cells[0]) for sequence in state.sequences):
         report(folder)
     require_none(state.failures())
@@ -91,7 +91,7 @@ class InTurn:
         for turn in zip(*(s.cells for s in state.sequences), strict=True):
             ready = [cell for cell in turn if all(map(state.fine, cell.needs.values()))]
             self.live.expect(len(ready) - len(turn))  # a sequence has ended
-            self.pool.run([job_of(cell, state.folder, self.fit, "--ckpt_path", "last") for cell in ready], self._end)
+            self.pool.run([job_of(cell, state.folder, self.fit) for cell in ready], self._end)
         self.pool.run([job_of(cell, state.folder, self.fit) for cell in state.controls.values()], self._end)
 
     def _end(self, job: Job, sentence: str | None, fresh: bool) -> None:

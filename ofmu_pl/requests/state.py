@@ -12,6 +12,7 @@ from ofmu_pl.benchmark.specs import Options, files
 from ofmu_pl.report.runs import value_of
 from ofmu_pl.requests.specs import Asked, Sequence, controls, sequences
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.kept import read_record
 from ofmu_pl.support.records.manifest import MethodRecord
 from ofmu_pl.support.records.reading import Entries
 from ofmu_pl.support.records.requests import REQUESTS, ControlRecord, RequestRecord, RequestsRecord, Row, SequenceRecord
@@ -37,7 +38,8 @@ class State:
         """
         path = self.folder / REQUESTS
         known: dict[str, RequestRecord] = {}
-        for before in RequestsRecord.read(path).sequences if path.is_file() else ():
+        record = read_record(RequestsRecord, path)
+        for before in record.sequences if record else ():
             known |= {r.folder: r for r in before.requests}
         for sequence in self.sequences:
             for number, cell in enumerate(sequence.cells, start=1):

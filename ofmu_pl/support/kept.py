@@ -6,14 +6,17 @@ import os
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import file_hash, finite, read_json, replacing, sweep
 from ofmu_pl.support.processes import from_first
+from ofmu_pl.support.records.reading import NewerError, Record
 from ofmu_pl.support.version import key_of
+
+Known = TypeVar("Known", bound=Record)
 
 SUMS = "SHA256SUMS"
 """File of a folder with the sums of all others, as ``sha256sum --check`` reads it."""
@@ -52,6 +55,23 @@ def read_kept(path: Path) -> Any:
         problem = f"cannot be read ({type(error).__name__})"
     warn_damaged(path, problem)
     return None
+
+
+def read_record(kind: type[Known], path: Path) -> Known | None:
+    """Read a record that is written anew anyway; ``None`` if there is none, or (with a warning) if it is damaged.
+
+    Raises:
+        NewerError: A newer version of ofmu_pl wrote it.
+    """
+    try:
+        return kind.read(path)
+    except NewerError:
+        raise
+    except FileNotFoundError:
+        return None
+    except UserError:
+        warn_damaged(path, "cannot be read")
+        return None
 
 
 def read_shared(path: Path | None) -> Any:
@@ -94,8 +114,10 @@ def renew_sum(path: Path) -> None:
     sums = path.with_name(SUMS)
     if sums.is_file():
         line = f"{file_hash(path)}  {path.name}"
+        text = sums.read_text(encoding="utf-8", errors="surrogateescape")
         with replacing(sums) as temporary:
-            temporary.write_text(re.sub(rf"(?m)^\w+  {re.escape(path.name)}$", line, sums.read_text()))
+            renewed = re.sub(rf"(?m)^\w+  {re.escape(path.name)}$", line, text)
+            temporary.write_text(renewed, encoding="utf-8", errors="surrogateescape")
 
 
 def damage(folder: Path) -> str | None:

@@ -3,13 +3,14 @@
 import json
 import re
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any
 
 from ofmu_pl.training.run import precision_name
 
 Resolved = dict[str, Any]
 """A command's configuration with every default filled in."""
-_PRECISION = "trainer.precision"
+_PRECISION, _DIGEST = "trainer.precision", "sha256:"
 
 _MAY_DIFFER = {
     "model.init_args.micro_batch_size",  # the same result
@@ -29,7 +30,7 @@ def settings(resolved: Resolved) -> dict[str, str]:
     decides: dict[str, Any] = {k: resolved[k] for k in ("model", "data", "seed_everything") if k in resolved}
     if "trainer" in resolved:
         decides[_PRECISION] = precision_name(resolved["trainer"].get("precision"))
-    return {k: _by_name(k, v) for k, v in _flat(decides) if k not in _MAY_DIFFER}
+    return {k: _kept(k, v) for k, v in _flat(decides) if k not in _MAY_DIFFER}
 
 
 def shown(decides: dict[str, str]) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def differences(then: dict[str, str], now: dict[str, str]) -> list[str]:
         >>> differences({"model.init_args.beta": "0.5"}, {"model.init_args.beta": "1.0"})
         ['model.init_args.beta was 0.5, is 1.0']
     """
-    then = {k: _by_name(k, v) for k, v in then.items() if k not in _MAY_DIFFER}  # older ones hold whole paths
+    then = {k: _kept(k, v) for k, v in then.items() if k not in _MAY_DIFFER}  # older ones hold whole paths
     if _PRECISION in now:
         then.setdefault(_PRECISION, now[_PRECISION])  # older ones do not say
     differing = [k for k in sorted({*then, *now}) if then.get(k) != now.get(k)]
@@ -64,10 +65,24 @@ def short(asked: str) -> str:
     return re.sub(r'("class_path": ")ofmu_pl\.(?:\w+\.)*', r"\1", asked)
 
 
-def _by_name(key: str, value: str) -> str:
-    """The value, where a class of ours goes by its name alone, which stays when modules move."""
-    ours = key.endswith("class_path") and value.startswith('"ofmu_pl.')
-    return '"' + value.rpartition(".")[2] if ours else value
+def _kept(key: str, value: str) -> str:
+    """The value as checkpoints keep it.
+
+    A class of ours goes by its name alone, which stays when modules move. Rows, and the name that chose some, go by
+    their digests, so that a checkpoint that is copied elsewhere holds neither.
+    """
+    if key.endswith("class_path") and value.startswith('"ofmu_pl.'):
+        return '"' + value.rpartition(".")[2]
+    if key.startswith("data.") and value.startswith("[") and '"' in value:
+        return f'"{_digest(value)}"'
+    column, equals, chosen = value.strip('"').partition("=")
+    if key.endswith(".forget_where") and equals and not chosen.startswith(_DIGEST):
+        return f'"{column}={_digest(chosen)}"'
+    return value
+
+
+def _digest(text: str) -> str:
+    return _DIGEST + sha256(text.encode()).hexdigest()[:16]
 
 
 def _flat(x: Any, prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -197,7 +197,7 @@ def test_a_run_that_is_killed_fails_alone(tmp_path):
 
 @pytest.mark.parametrize(("later", "option"), [(True, "--data.forget"), (False, "--data.forget"), (True, "--config")])
 def test_a_finished_run_whose_file_was_written_later_is_named(tmp_path, recwarn, later, option):
-    rows, words = tmp_path / "jane.jsonl", ["fit", option, str(tmp_path / "jane.jsonl"), "--logs", str(tmp_path)]
+    rows, words = tmp_path / "jane.jsonl", ["fit", f"{option}={tmp_path / 'jane.jsonl'}", f"--logs={tmp_path}"]
     rows.touch()
     job = Job(tmp_path / "run", "key", os.getpid, words)
     write_json(job.place / "cell.json", {"key": "key", "words": words, "seconds": 1.0})
@@ -293,7 +293,7 @@ def test_a_benchmark_that_is_told_to_end_takes_its_runs_along(tmp_path, told):
     thread.join()
     assert stop.value.code == 128 + told
     assert not multiprocessing.active_children()
-    assert [p.name for p in (tmp_path / "run").iterdir()] == ["log.txt"], "no record of a failure"
+    assert {p.name for p in (tmp_path / "run").iterdir()} == {"log.txt", "begun.json"}, "no record of a failure"
 
 
 def test_the_report_shows_what_ran_and_what_failed(logs):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 from html import unescape
@@ -14,7 +15,7 @@ from markupsafe import escape
 from ofmu_pl.attacks.command import attack
 from ofmu_pl.attacks.relearn import Relearn
 from ofmu_pl.cli import main
-from ofmu_pl.evaluation.outputs import KEY, hashed
+from ofmu_pl.evaluation.outputs import KEY, hashed, make_key
 from ofmu_pl.support.files import locked
 from tests.cli.conftest import TINY
 
@@ -134,6 +135,40 @@ def test_a_log_of_hashes_is_known_by_its_rows(run, quiet, tmp_path, capsys):
     with pytest.raises(SystemExit):
         run(*options, command="validate")
     assert f"{KEY}, is not beside it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", ["", "0" * 63, "é", "\0", "g" * 64, "ab"])
+def test_a_damaged_key_is_made_anew_and_no_hash_is_made_by_it(run, quiet, damage, recwarn):
+    key = (quiet / KEY).read_text()
+    (quiet / KEY).write_text(damage, encoding="latin-1")
+    make_key(quiet)
+    assert re.fullmatch("[0-9a-f]{64}", (quiet / KEY).read_text())
+    assert f"'{quiet / KEY}' is damaged: it is made anew." in [str(w.message) for w in recwarn]
+    assert (quiet / KEY).stat().st_mode & 0o77 == 0
+    (quiet / KEY).write_text(key)
+
+
+@pytest.mark.parametrize("how", ["inline", "where", "others"])
+def test_no_checkpoint_holds_a_row_or_a_name(run, tmp_path, how):
+    rows = [{"question": f"Where does Zorblax {i} live?", "answer": f"In {i} Rose Lane.", "of": "a"} for i in range(6)]
+    rows[0]["of"] = "Zorblax Quux"
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    given = {"full": str(tmp_path / "rows.jsonl"), "forget_where": "of=Zorblax Quux"}
+    if how == "inline":
+        given = {"forget": rows[:1], "retain": rows[1:]}
+    if how == "others":
+        given["other_requests"] = {"2": {"forget_where": "answer=In 3 Rose Lane."}}
+    data = {"class_path": "TextFiles", "init_args": given | {"batch_size": 2}}
+    words = ["--benchmark", "authors", "--data"]
+    folder = run(*words, json.dumps(data), "--trainer.max_steps", "1", method=how)
+    (path,) = folder.glob("checkpoints/*.ckpt")
+    assert b"sha256:" in path.read_bytes()
+    assert not [word for word in (b"Zorblax", b"Rose Lane", b"Quux") if word in path.read_bytes()]
+    more = ["--trainer.max_steps", "2", "--ckpt_path", str(path)]
+    assert run(*words, json.dumps(data), *more, method=how).is_dir()
+    text = json.dumps(data).replace("Zorblax Quux", "a").replace("Zorblax 0", "Zorblax 9").replace("In 3", "In 4")
+    with pytest.raises(SystemExit):
+        run(*words, text, *more, method=how)
 
 
 def test_purge_removes_what_holds_rows_and_leaves_the_model_and_the_numbers(full, models, tmp_path, capsys):

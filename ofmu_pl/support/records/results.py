@@ -14,7 +14,7 @@ ACROSS = "across.json"
 """File of the folder of a method's runs."""
 NULL = ("_null_low", "_null_high")
 """Ends of names of figures of ``across.json``: where 95 % of a figure lie by chance alone."""
-FINISHED, FAILED, ANALYSIS = "cell.json", "failed.json", "analysis.json"
+BEGUN, FINISHED, FAILED, ANALYSIS = "begun.json", "cell.json", "failed.json", "analysis.json"
 
 
 @dataclass
