@@ -5,20 +5,17 @@ reports come at once.
 """
 
 import argparse
-import errno
 import os
 import sys
 from collections.abc import Callable
 from difflib import get_close_matches
-from io import TextIOWrapper
 from pathlib import Path
 from typing import NoReturn
 
 from ofmu_pl import __version__
+from ofmu_pl.cli.sentences import one_sentence
 from ofmu_pl.cli.words import DRY_RUN, Words, fail
-from ofmu_pl.support.errors import DivergedError, UserError, memory_is_full
 from ofmu_pl.support.shipped import about, names
-from ofmu_pl.training.interrupts import ADVICE, orderly
 
 COMMANDS = {
     "fit": "Unlearn or train, measure before and after, and write results.json, the model and a table.",
@@ -39,54 +36,16 @@ SPINS = "10000"
 """Turns that a waiting thread takes before it sleeps: they cost an idle machine nothing (docs/hardware.md)."""
 
 
-def main(args: list[str] | None = None, of_user: bool = True) -> None:
-    """Run a command by the words after the program's name; ``None``: those of the process.
-
-    Words that are not ``of_user`` follow from a file, and trust nothing.
-    """
+def main(args: list[str] | None = None) -> None:
+    """Run a command by the words after the program's name; ``None``: those of the process."""
     words = sys.argv[1:] if args is None else args
     if "OMP_WAIT_POLICY" not in os.environ:  # before torch is imported: its threads spin for long while they wait
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
-    if isinstance(sys.stdout, TextIOWrapper):  # no terminal's encoding is worth the numbers of a run
-        sys.stdout.reconfigure(errors="replace")
-    try:
-        with orderly(words):
-            _run(words, of_user)
-    except (UserError, DivergedError) as error:
-        fail(str(error))
-    except (MemoryError, RuntimeError, ImportError) as error:
-        if not memory_is_full(error):
-            raise
-        fail("This machine's memory is full: take a smaller network or batch, or end what else runs here.")
-    except OSError as error:
-        if error.errno == errno.EPIPE:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python fails once more when it ends
-            fail(f"Nobody reads the output any more, so the command ended{ADVICE.get(words[0], '')}.")
-        if error.errno not in REFUSED:
-            raise
-        named = str(error.filename or "")
-        readable = not os.path.exists(named) or os.access(named, os.R_OK)
-        then = ADVICE.get(words[0], "") if REFUSED[error.errno] in (_FULL, _BROKEN) else ""
-        said = f"'{named:.300}' {REFUSED[error.errno]} ({error.strerror}){then}."
-        fail(said if readable else f"{named} {UNREADABLE}.")
+    with one_sentence(words):
+        _run(words)
 
 
-_WRITE = "cannot be written: allow it, or give another folder"
-_FULL = "does not fit on a disk that is full: free some space"
-_GONE = "is not there, or not any more: look whether it, or a folder above it, was removed or moved"
-_BROKEN = "lies on a disk that reports an error: look at the system's messages, and give a folder on another disk"
-UNREADABLE = "cannot be read: allow it, or give another file"
-REFUSED = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST), _WRITE),
-    **dict.fromkeys((errno.EIO, errno.EREMOTEIO, errno.ETIMEDOUT), _BROKEN),
-    **dict.fromkeys((errno.ENOENT, errno.ESTALE, errno.ENODEV, errno.ENXIO), _GONE),
-    errno.ENAMETOOLONG: "is too long for the disk: give a shorter name",
-}
-"""What is said of a file that the system refuses, by its error."""
-
-
-def _run(words: list[str], of_user: bool) -> None:
+def _run(words: list[str]) -> None:
     command, *options = words or ["--help"]
     if command not in COMMANDS:
         _general(command)
@@ -97,7 +56,7 @@ def _run(words: list[str], of_user: bool) -> None:
             os.environ["HF_HUB_OFFLINE"] = "1"  # before the hub's packages are imported, which read it then
         from ofmu_pl.cli.configured import configured
 
-        configured(command, options, COMMANDS[command], of_user)
+        configured(command, options, COMMANDS[command], of_user=True)
 
 
 def _general(word: str) -> NoReturn:

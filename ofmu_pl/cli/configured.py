@@ -15,6 +15,7 @@ from ofmu_pl.cli.app import UnlearningCLI
 from ofmu_pl.cli.errors import refused
 from ofmu_pl.cli.parser import Parser, check_files
 from ofmu_pl.cli.rehearsed import DryRunCLI, PlanCLI
+from ofmu_pl.cli.sentences import one_sentence
 from ofmu_pl.cli.trust import restrict_imports, without_trust
 from ofmu_pl.cli.words import DRY_RUN, fail
 from ofmu_pl.data.base import PairedDataModule
@@ -61,10 +62,10 @@ def _with_file(word: str) -> str:
 
 
 def fit(words: list[str]) -> None:
-    """A run of ``fit`` in a process of its own, as the command line does it; its words come from files."""
-    from ofmu_pl.cli.commands import main
-
-    main(words, of_user=False)
+    """A run of ``fit`` (or ``attack``) in a process of its own, as the command line does it; files gave its words."""
+    command, *options = words
+    with one_sentence(words):
+        configured(command, options, "", of_user=False)
 
 
 def _many(command: str, words: list[str], description: str) -> None:

@@ -20,6 +20,7 @@ from ofmu_pl.benchmark.grid import Cell
 from ofmu_pl.benchmark.specs import Planned, Prepare, SearchedMethod
 from ofmu_pl.benchmark.specs import check as check_benchmark
 from ofmu_pl.cli import main
+from ofmu_pl.cli.configured import fit as worker
 from ofmu_pl.cli.trust import restrict_imports, without_trust
 from ofmu_pl.requests.specs import Asked, Retrained
 from ofmu_pl.requests.specs import check as check_requests
@@ -119,7 +120,7 @@ def test_no_value_is_taken_for_an_option(value, tmp_path):
 
 def test_only_the_users_own_line_trusts(capsys):
     with pytest.raises(SystemExit):
-        main(["fit", "--trust", "subprocess"], of_user=False)
+        worker(["fit", "--trust", "subprocess"])
     assert "no option trust" in the_error(capsys)
     assert os.environ[TRUSTED] == ""
 

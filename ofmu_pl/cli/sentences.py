@@ -1,0 +1,54 @@
+"""How a command ends: what a user can mend is one sentence on stderr and exit code 1."""
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
+
+from ofmu_pl.cli.words import fail
+from ofmu_pl.support.errors import DivergedError, UserError, memory_is_full
+from ofmu_pl.training.interrupts import ADVICE, orderly
+
+_WRITE = "cannot be written: allow it, or give another folder"
+_FULL = "does not fit on a disk that is full: free some space"
+_GONE = "is not there, or not any more: look whether it, or a folder above it, was removed or moved"
+_BROKEN = "lies on a disk that reports an error: look at the system's messages, and give a folder on another disk"
+UNREADABLE = "cannot be read: allow it, or give another file"
+REFUSED = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST), _WRITE),
+    **dict.fromkeys((errno.EIO, errno.EREMOTEIO, errno.ETIMEDOUT), _BROKEN),
+    **dict.fromkeys((errno.ENOENT, errno.ESTALE, errno.ENODEV, errno.ENXIO), _GONE),
+    errno.ENAMETOOLONG: "is too long for the disk: give a shorter name",
+}
+"""What is said of a file that the system refuses, by its error."""
+
+
+@contextmanager
+def one_sentence(words: list[str]) -> Iterator[None]:
+    """A context for a command, by its ``words``, which ends in one sentence where a user can mend what is wrong."""
+    advice = ADVICE.get(words[0] if words else "", "")
+    if isinstance(sys.stdout, TextIOWrapper):  # no terminal's encoding is worth the numbers of a run
+        sys.stdout.reconfigure(errors="replace")
+    try:
+        with orderly(words):
+            yield
+    except (UserError, DivergedError) as error:
+        fail(str(error))
+    except (MemoryError, RuntimeError, ImportError) as error:
+        if not memory_is_full(error):
+            raise
+        fail("This machine's memory is full: take a smaller network or batch, or end what else runs here.")
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python fails once more when it ends
+            fail(f"Nobody reads the output any more, so the command ended{advice}.")
+        if error.errno not in REFUSED:
+            raise
+        named = str(error.filename or "")
+        readable = not os.path.exists(named) or os.access(named, os.R_OK)
+        then = advice if REFUSED[error.errno] in (_FULL, _BROKEN) else ""
+        said = f"'{named:.300}' {REFUSED[error.errno]} ({error.strerror}){then}."
+        fail(said if readable else f"{named} {UNREADABLE}.")
