@@ -18,7 +18,6 @@ OVERLAYS = ROOT / "configs/methods"
 SHARED = (
     "ofmu_pl.modules.two_terms",
     "ofmu_pl.modules.base",
-    "ofmu_pl.modules.iteration",
     "ofmu_pl.modules.lower_level",
     "ofmu_pl.modules.scrutiny",
 )

@@ -1,7 +1,9 @@
 """Methods as LightningModules: one ``training_step`` is one outer iteration and one counted optimizer step."""
 
 import time
-from contextlib import nullcontext
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -9,34 +11,44 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.utilities import rank_zero_info
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from ofmu_pl.core.derivatives import trainable
+from ofmu_pl.core.derivatives import Loss, running_statistics, trainable
+from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.preflight import check_precision
+from ofmu_pl.core.vectors import Vector, scale_
+from ofmu_pl.losses import IGNORED, token_nll
 from ofmu_pl.modules.ending import Ending
-from ofmu_pl.modules.iteration import Iteration
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.training.checkpoints import NAMES, names_in, require_fit, require_same_data
-from ofmu_pl.training.descent import built, check_optimizer, moments_of_embeddings
-from ofmu_pl.training.parallel import Replica
+from ofmu_pl.training.descent import (
+    Runaway,
+    built,
+    check_direction,
+    check_optimizer,
+    descend,
+    diverged,
+    moments_of_embeddings,
+)
+from ofmu_pl.training.parallel import Replica, reshard
 from ofmu_pl.training.record import Record, peak_memory
-from ofmu_pl.training.recovery import halved, may_run_out, restore, state_of
+from ofmu_pl.training.recovery import made_to_fit
 from ofmu_pl.training.run import Run
 
 Checkpoint = dict[str, Any]
 """A checkpoint as Lightning writes it."""
 
 
-class UnlearningModule(Iteration, pl.LightningModule):
+class UnlearningModule(pl.LightningModule, ABC):
     """Manual optimization with the counting, clipping, guarding and logging that all methods share.
 
-    A subclass turns the batches of an iteration into a descent direction in ``iterate``; everything else happens here
-    and in ``Iteration``.
-    The network is kept in eval mode (dropout off, frozen statistics):
-    unlearning differentiates a function, not a distribution.
+    A subclass turns the batches of an iteration into a descent direction in ``iterate``; everything else happens here.
+    The network is kept in eval mode (dropout off, frozen statistics): unlearning differentiates a function, not a
+    distribution.
 
     Args:
         network: Recipe of the network to train.
@@ -80,6 +92,8 @@ class UnlearningModule(Iteration, pl.LightningModule):
     in_words: str = "The model was trained by a method that does not say in plain words what it does."
     """What the method does, in plain sentences for the person who signs the audit page."""
 
+    _gradient_evaluations: float = 0.0
+
     def __init__(
         self,
         network: Network,
@@ -110,6 +124,201 @@ class UnlearningModule(Iteration, pl.LightningModule):
         self.gradient_clip, self.micro_batch_size = gradient_clip, micro_batch_size
         self.record = Record()
         self.replica: Replica | None = None  # no module, so that Lightning neither saves nor moves it
+
+    # What a subclass says ------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def streams(self) -> tuple[str, ...]:
+        """The splits that batches are drawn from; the first of them sets the length of an epoch."""
+
+    unlearns: bool = True
+    """Whether the method makes a model forget (and so is compared with a retrained model)."""
+    num_batches: int = 1
+    """Number of batches of each stream that one outer iteration uses."""
+    period: int = 1
+    """Number of outer iterations after which their work repeats."""
+    exact: bool = False
+    """Whether the network must be differentiable three times by autograd."""
+    moves_parameters: bool = False
+    """Whether ``iterate`` moves the parameters before the optimizer does."""
+
+    @property
+    def watches_held_out(self) -> bool:
+        """Whether the run looks at held-out rows, which tests then compare with, to say how far to forget."""
+        return self.ending.looks
+
+    @property
+    def compares(self) -> bool:
+        """Whether the method itself compares forget with held-out rows (``reached``)."""
+        return False
+
+    def reached(self, number: int) -> tuple[bool, dict[str, float]]:
+        """Whether forget rows are where they are to end, and what was seen; no look is due in most iterations."""
+        if self.ending.watch is None:
+            return False, {}
+        with self.scoring():
+            return self.ending.watch.check(number)
+
+    @property
+    def gradient_evaluations(self) -> float:
+        """Work so far, in gradients of one batch's loss, over all resumed parts of the run."""
+        return self._gradient_evaluations
+
+    def charge(self, gradients: float, rows: int | None = None) -> None:
+        """Count work, in gradients of the loss of so many rows (a batch's); a pass without a gradient is a third."""
+        self._gradient_evaluations += gradients * (1.0 if rows is None else rows / self.run.data.batch_size)
+
+    @abstractmethod
+    def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
+        """Run one outer iteration up to the optimizer's step.
+
+        Args:
+            batch: ``num_batches`` batches for each of ``streams``.
+
+        Returns:
+            The gradient to descend along, and scalars to log (the retain loss, if there is one, as ``L_r``).
+        """
+
+    def own_optimizers(self, outer: Optimizer) -> list[Optimizer]:
+        """Make the optimizers that ``iterate`` steps by itself, beside the first one, ``outer``."""
+        return []
+
+    @property
+    def inner_optimizers(self) -> list[Optimizer]:
+        """The optimizers that ``iterate`` steps by itself."""
+        return self.run.optimizers[1:]
+
+    @property
+    def remedy(self) -> str:
+        """What to try after a divergence."""
+        return "lower the learning rate or set model.gradient_clip"
+
+    # What it can do ------------------------------------------------------------------------------------------------
+
+    def outer_step(self, batch: dict[str, list[Batch]], number: int) -> dict[str, float]:
+        """Run outer iteration ``number``, from 1, up to its step, for the first time or again; returns scalars to log.
+
+        Raises:
+            DivergedError: A loss, the gradient or the weights are out of all bounds.
+        """
+        self.run.step = number
+        self.ending.begin(self)
+        if self.exact:
+            self.whole_network()
+        try:
+            gradient, scalars = self.iterate(batch)
+            self._share_statistics()
+            check_direction(gradient, scalars, self.gradient_clip, self.recipe.uniform_loss(self.trained))
+            self.weights_changed()
+            self.descend(gradient, **self.step_arguments(scalars))
+        except (ZeroDivisionError, Runaway) as error:
+            vanished = isinstance(error, ZeroDivisionError)
+            what = "a gradient vanished, so the similarity does not exist" if vanished else str(error)
+            raise diverged(type(self).__name__, self.run, what, self.remedy) from error
+        return scalars
+
+    @property
+    def trained(self) -> nn.Module:
+        """The network as it is differentiated, once it is made."""
+        assert self.network is not None, "configure_model has not run"
+        return self.replica.network if self.replica and self.exact else self.network
+
+    def mean(self, batch: Batch, sample_values: Callable[[Batch], Tensor]) -> Loss:
+        """The batch's mean of a value of each sample, (b,) of a micro-batch, as one term per micro-batch.
+
+        Raises:
+            UserError: A rank has no row by which BatchNorm's statistics would move.
+        """
+
+        def term(part: Batch, size: int) -> Tensor:
+            with self.run.forward_context():
+                return sample_values(part).sum() / size
+
+        size, ranks = len(next(iter(batch.values()))), self.run.ranks.size
+        if size < ranks and any(m.training and running_statistics(m) for m in self.trained.modules()):
+            raise UserError(
+                f"A batch of {size} rows leaves some of {ranks} ranks without any, and each moves BatchNorm's "
+                "statistics by its own: raise data.batch_size, take fewer devices, or set model.network.bn_mode frozen."
+            )
+        mine = self.run.ranks.share(batch)
+        if len(next(iter(mine.values()))) == 0:
+            return []
+        parts = self.recipe.split(mine, self.micro_batch_size)
+        return [partial(term, part, size) for part in parts]
+
+    def loss(self, batch: Batch, transform: Callable[[Tensor], Tensor] = lambda losses: losses) -> Loss:
+        """The batch's mean loss; ``transform`` maps the samples' losses, (b,) to (b,), before the mean."""
+        return self.mean(batch, lambda part: transform(self.recipe.sample_losses(self.trained, part)))
+
+    def logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logits and targets of rows, at the weights of now."""
+        with self.run.forward_context():
+            return self.recipe.logits(self.trained, {name: x.to(self.device) for name, x in batch.items()})
+
+    def read(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The same of rows that are looked at without a gradient, which count as work."""
+        self.charge(1 / 3, len(batch["ids"]))
+        return self.logits(batch)
+
+    def token_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Losses of tokens, (b, S), and targets of rows that are looked at, a micro-batch at a time."""
+        losses: list[Tensor] = []
+        targets: list[Tensor] = []
+        every = torch.arange(len(batch["ids"]))
+        for places in every.split(self.micro_batch_size or len(every)):
+            logits, labels = self.read({name: x[places] for name, x in batch.items()})
+            losses += token_nll(logits, labels)
+            targets += labels
+        padded = pad_sequence(targets, batch_first=True, padding_value=IGNORED)
+        return pad_sequence(losses, batch_first=True), padded
+
+    @contextmanager
+    def scoring(self) -> Iterator[None]:
+        """A context for ranks with shards: the exact engine's copy is made first, gathered layers are freed after."""
+        if self.exact:
+            self.whole_network()
+        yield
+        reshard(self.trained)
+
+    def gradient_engine(self) -> FiniteDifference:
+        """Make the engine of plain gradients, which every kernel, checkpointing and sharding supports."""
+        return FiniteDifference(trainable(self.trained), ranks=self.run.ranks)
+
+    def whole_network(self) -> nn.Module:
+        """The network; where ranks hold shards of it, a whole copy on each (takes all ranks).
+
+        The copy is on the host where the engine does not differentiate it.
+        """
+        assert self.network is not None, "configure_model has not run"
+        device = self.device if self.exact else torch.device("cpu")
+        return self.network if self.replica is None else self.replica.of(self.network, device)
+
+    def weights_changed(self) -> None:
+        """Note that whole copies of the network are out of date."""
+        if self.replica is not None:
+            self.replica.stale = True
+
+    def _share_statistics(self) -> None:
+        """Give all ranks the mean of BatchNorm's running statistics where each has moved its own by its own rows."""
+        ranks = self.run.ranks
+        if ranks.size == 1 or getattr(self.recipe, "bn_mode", "frozen") == "frozen":
+            return
+        statistics = [x for x in running_statistics(self.trained) if x.is_floating_point()]
+        if statistics:
+            ranks.sum_(statistics)
+            scale_(statistics, 1 / ranks.size)
+
+    def step_arguments(self, scalars: dict[str, float]) -> dict[str, float]:
+        """What the optimizer's step needs beside the gradient, of what the iteration measured."""
+        return {}
+
+    def descend(self, gradient: Vector, **given: float) -> None:
+        """Take one counted step of the optimizer against ``gradient``; raises where the weights run away."""
+        assert self.network is not None, "configure_model has not run"
+        descend(self.run, self.network, self.trained, gradient, **given)
+
+    # What Lightning calls ------------------------------------------------------------------------------------------
 
     def setup(self, stage: str) -> None:
         """Take what a method may know of the run from Lightning's trainer."""
@@ -179,27 +388,8 @@ class UnlearningModule(Iteration, pl.LightningModule):
     def training_step(self, batch: dict[str, list[Batch]], batch_idx: int) -> None:
         """Run one outer iteration: direction, guards, one optimizer step, one scheduler step, logs."""
         number, started = self.trainer.global_step + 1, time.perf_counter()
-        mixed = self.run.precision.endswith("-mixed")  # Lightning casts the whole step, methods forward passes alone
-        scalars: dict[str, float] = {}
-        while not scalars:
-            start = state_of(self) if may_run_out(self) else None
-            try:
-                with torch.autocast(self.device.type, enabled=False) if mixed else nullcontext():
-                    scalars = self.outer_step(batch, number)
-            except torch.OutOfMemoryError as error:
-                self._halve_micro_batches(error)
-            # Here, not above: an error's traceback holds the failed iteration's tensors.
-            if not scalars:
-                if start is not None:
-                    restore(self, start)
-                torch.cuda.empty_cache()
-        seen: dict[str, float] | None = None
-        while seen is None:  # the step is taken: only the look is made again
-            try:
-                seen = self.ending.look(self, number)
-            except torch.OutOfMemoryError as error:
-                self._halve_micro_batches(error)
-        scalars |= seen
+        scalars = made_to_fit(self, partial(self._uncast_step, batch, number), moves=True)
+        scalars |= made_to_fit(self, partial(self.ending.look, self, number), moves=False)  # the step is taken
         scalars["gradient_evaluations"] = self.gradient_evaluations
         scalars["seconds"] = time.perf_counter() - started
         scalars["peak_memory_GB"] = peak_memory(self.device) / 1e9
@@ -212,9 +402,11 @@ class UnlearningModule(Iteration, pl.LightningModule):
         self.log_dict({k: v for k, v in scalars.items() if k in shown}, logger=False, prog_bar=True, batch_size=1)
         self.log_dict({k: v for k, v in scalars.items() if k not in shown}, logger=False, batch_size=1)
 
-    def _halve_micro_batches(self, error: torch.OutOfMemoryError) -> None:
-        size = self.micro_batch_size or -(-self.run.data.batch_size // self.run.ranks.size)
-        self.micro_batch_size = halved(size, self.run.ranks, error)
+    def _uncast_step(self, batch: dict[str, list[Batch]], number: int) -> dict[str, float]:
+        """An outer iteration without Lightning's autocast of the whole step: methods cast forward passes alone."""
+        mixed = self.run.precision.endswith("-mixed")
+        with torch.autocast(self.device.type, enabled=False) if mixed else nullcontext():
+            return self.outer_step(batch, number)
 
     def on_train_end(self) -> None:
         """Take the weights that are kept, where no callback has measured or exported them."""

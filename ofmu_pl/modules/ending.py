@@ -1,26 +1,51 @@
 """When a run ends, and which of its weights are kept: the same for every method."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from contextlib import AbstractContextManager
+from typing import Any, Literal, Protocol
 
 import torch
 from lightning.pytorch.utilities import rank_zero_info
-from torch import Tensor
+from torch import Tensor, nn
 
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.data.guessable import kinds_in
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.losses import log_odds
 from ofmu_pl.modules.goal import EVERY, HARM, KEPT, LOOKED_AT, Goal, Rows, means
+from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError, check_range
-
-if TYPE_CHECKING:
-    from ofmu_pl.modules.iteration import Iteration
+from ofmu_pl.training.run import Run
 
 AREAS = ("goal/auc", "goal/facts_auc")
 """Names of what tells forget from held-out rows: 1 before the first step, 0.5 at the goal, less beyond."""
+
+
+class Method(Protocol):
+    """A method, as far as its end must know it."""
+
+    run: Run
+    recipe: Network
+
+    @property
+    def trained(self) -> nn.Module:
+        """The network as it is differentiated."""
+
+    @property
+    def compares(self) -> bool:
+        """Whether the method itself compares forget with held-out rows."""
+
+    def reached(self, number: int) -> tuple[bool, dict[str, float]]:
+        """Whether forget rows are where they are to end, and what was seen."""
+
+    def token_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Losses of tokens, (b, S), and targets of rows."""
+
+    def scoring(self) -> AbstractContextManager[None]:
+        """A context in which rows can be scored."""
+
+    def weights_changed(self) -> None:
+        """Note that copies of the weights are out of date."""
 
 
 class Watch(Goal):
@@ -31,7 +56,7 @@ class Watch(Goal):
         kept: Its retain rows' losses of then, (R,), where a run goes on; ``None``: they are measured.
     """
 
-    def __init__(self, method: Iteration, kept: Tensor | None = None) -> None:
+    def __init__(self, method: Method, kept: Tensor | None = None) -> None:
         data = method.run.data
         uniform = method.recipe.uniform_loss(method.trained)
         super().__init__(data, method.token_losses, -1, uniform, kinds=kinds_in(data))
@@ -97,7 +122,7 @@ class Ending:
         """Whether what retain rows have lost ends the run, or chooses the weights."""
         return self.max_harm is not None or self.keep == "best"
 
-    def begin(self, method: Iteration) -> None:
+    def begin(self, method: Method) -> None:
         """Measure retain rows before the first step."""
         if self.keep == "best" and method.run.ranks.sharded:
             raise UserError("With shards no rank has all weights to keep: set model.keep last or trainer.strategy ddp.")
@@ -110,7 +135,7 @@ class Ending:
             with method.scoring():
                 self.watch = Watch(method, self._old)
 
-    def look(self, method: Iteration, number: int) -> dict[str, float]:
+    def look(self, method: Method, number: int) -> dict[str, float]:
         """Compare if a look is due; keep the weights if they are the best, and end the run where it is to end."""
         reached, seen = method.reached(number)
         if not seen or not self.looks:
@@ -128,7 +153,7 @@ class Ending:
             method.run.stop()
         return seen
 
-    def settle(self, method: Iteration) -> None:
+    def settle(self, method: Method) -> None:
         """Take the best weights, before the model is measured and exported; the second call does nothing."""
         if not self._weights:
             return
@@ -152,7 +177,7 @@ class Ending:
             self._old, self.best, self.step, self._weights = (state[k] for k in ("old", "best", "step", "weights"))
             self.best = (bool(self.best[0]), float(self.best[1]))
 
-    def _keep(self, method: Iteration, number: int, harm: float, seen: dict[str, float]) -> None:
+    def _keep(self, method: Method, number: int, harm: float, seen: dict[str, float]) -> None:
         bound = HARM if self.max_harm is None else self.max_harm
         far = [abs(seen[name] - 0.5) for name in AREAS if name in seen]
         away = abs(seen["goal/left"]) if "goal/left" in seen else max(far, default=float("inf"))
@@ -162,6 +187,6 @@ class Ending:
             self._weights = [x.detach().to("cpu", copy=True) for x in _places(method)]
 
 
-def _places(method: Iteration) -> list[Tensor]:
+def _places(method: Method) -> list[Tensor]:
     """Tensors that training moves: trainable parameters, and buffers such as running statistics."""
     return [*trainable(method.trained), *method.trained.buffers()]

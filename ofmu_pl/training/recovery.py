@@ -1,30 +1,80 @@
 """Makes an iteration again on smaller micro-batches, with the same result, where a GPU's memory is full."""
 
-from __future__ import annotations
-
 import copy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
 from lightning_utilities.core.apply_func import apply_to_collection
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from ofmu_pl.core.derivatives import running_statistics, trainable
 from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.vectors import local
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.training.run import Run
 
-if TYPE_CHECKING:
-    from ofmu_pl.modules.base import UnlearningModule
+Made = TypeVar("Made")
 
 
-def may_run_out(method: UnlearningModule) -> bool:
+class Method(Protocol):
+    """What an iteration is made of, as far as making it again must know."""
+
+    run: Run
+    network: nn.Module | None
+    micro_batch_size: int | None
+    moves_parameters: bool
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+
+    @property
+    def inner_optimizers(self) -> list[Optimizer]:
+        """The optimizers that an iteration steps by itself."""
+
+    def weights_changed(self) -> None:
+        """Note that copies of the weights are out of date."""
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the method's own state."""
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Restore it."""
+
+
+def made_to_fit(method: Method, make: Callable[[], Made], *, moves: bool) -> Made:
+    """Make something, again on micro-batches of half the size whenever a GPU's memory is full.
+
+    Args:
+        method: The method, whose ``micro_batch_size`` is halved.
+        make: Makes it.
+        moves: Whether making it changes the method, which is first taken back.
+
+    Raises:
+        UserError: Not even one sample fits the memory, or one of several ranks ran out of it.
+    """
+    while True:
+        start = state_of(method) if moves and may_run_out(method) else None
+        try:
+            return make()
+        except torch.OutOfMemoryError as error:
+            size = method.micro_batch_size or -(-method.run.data.batch_size // method.run.ranks.size)
+            method.micro_batch_size = halved(size, method.run.ranks, error)
+        # Here, not above: an error's traceback holds the failed iteration's tensors.
+        if start is not None:
+            restore(method, start)
+        torch.cuda.empty_cache()
+
+
+def may_run_out(method: Method) -> bool:
     """Whether an iteration can be made again after a full memory: on one GPU alone, since several ranks stop then."""
     return method.device.type == "cuda" and method.run.ranks.size == 1
 
 
-def state_of(method: UnlearningModule) -> dict[str, Any]:
+def state_of(method: Method) -> dict[str, Any]:
     """What an iteration of a method changes before the first optimizer's step, kept outside the GPU's memory.
 
     These are the weights and the optimizers that ``iterate`` moves by itself, what passes move, the method's own state,
@@ -40,7 +90,7 @@ def state_of(method: UnlearningModule) -> dict[str, Any]:
     return start
 
 
-def restore(method: UnlearningModule, start: dict[str, Any]) -> None:
+def restore(method: Method, start: dict[str, Any]) -> None:
     """Take an iteration back to what ``state_of`` gave before it."""
     for x, kept in start["moved"]:
         x.copy_(kept)
@@ -57,7 +107,7 @@ def _on_host(x: Tensor) -> Tensor:
     return torch.empty_like(x, device="cpu", pin_memory=x.is_cuda).copy_(x)
 
 
-def _moved(method: UnlearningModule) -> list[Tensor]:
+def _moved(method: Method) -> list[Tensor]:
     """This rank's part of the parameters that an iteration moves, and what passes update."""
     assert method.network is not None, "no iteration has begun"
     parameters = trainable(method.network) if method.moves_parameters else []

@@ -27,7 +27,7 @@ def ofmu(**options):
 @pytest.fixture
 def gpu(monkeypatch):
     """What is kept on a GPU, where alone torch tells of a full memory."""
-    monkeypatch.setattr("ofmu_pl.modules.base.may_run_out", lambda method: True)
+    monkeypatch.setattr("ofmu_pl.training.recovery.may_run_out", lambda method: True)
 
 
 class Memory:
@@ -72,7 +72,7 @@ def test_the_shipped_form_keeps_nothing_on_the_host_once_its_optimizer_has_a_sta
         kept.append(len(start["moved"]) + len(start["optimizers"]))
         return start
 
-    monkeypatch.setattr("ofmu_pl.modules.base.state_of", counting)
+    monkeypatch.setattr("ofmu_pl.training.recovery.state_of", counting)
     train(module := ofmu(**shared, micro_batch_size=1), steps=2)
     assert kept[0] > 0
     assert kept[1] == 0
