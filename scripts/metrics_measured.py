@@ -7,6 +7,7 @@ CONFIG: a run's config.yaml, for its data. The first model never taught is the r
 import sys
 from glob import glob
 from pathlib import Path
+from pkgutil import resolve_name
 
 import numpy as np
 from torch import nn
@@ -16,7 +17,6 @@ from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.tuning import sides, stream
 from ofmu_pl.data.of_run import data_of_run
 from ofmu_pl.evaluation.scoring import score_rows
-from ofmu_pl.evaluation.text import SUITES
 from ofmu_pl.metrics.membership import auc, auc_interval
 from ofmu_pl.support.sets import forgets
 
@@ -43,7 +43,7 @@ for title, *patterns in zip(words[::3], words[1::3], words[2::3], strict=True):
     taught, (retrained, *never) = ([looks(folder, data) for folder in sorted(glob(pattern))] for pattern in patterns)
     for i, when in enumerate(("before", "after")):
         head += f" {title}, {len(taught)} : {len(never)}, {when} |"
-        models = [[SUITES[data.suite](s[i], retrained[i]) for s in side] for side in (taught, never)]
+        models = [[resolve_name(data.suite)(s[i], retrained[i]) for s in side] for side in (taught, never)]
         for name, r in models[0][0].items():
             merit = [np.array([(2 * r.higher_is_better - 1) * m[name].value for m in side]) for side in models]
             rows.setdefault(f"| {name} | {r.group} |", []).append((auc(*merit), *auc_interval(*merit)))

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from torch.optim import Optimizer
 
-from ofmu_pl.core.algorithm import OuterIteration, outer_iteration
+from ofmu_pl.core.algorithm import OuterIteration
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.derivatives import Engine, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
@@ -27,6 +27,12 @@ from ofmu_pl.core.polyak import Polyak
 from ofmu_pl.core.preflight import preflight
 from ofmu_pl.core.safeguards import SAFE, Safeguards
 from ofmu_pl.core.slope import flatten
+from ofmu_pl.core.variants import (
+    first_order_from_start,
+    first_order_iteration,
+    guarded_iteration,
+    iteration_from_start,
+)
 from ofmu_pl.core.vectors import Vector
 from ofmu_pl.modules.ascent import Ascent
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
@@ -239,7 +245,7 @@ class OFMU(UnlearningModule):
             )
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
-        """Run Algorithm 1 (``core.algorithm``) up to the outer optimizer's step; the parameters are then theta_in."""
+        """Run Algorithm 1 (``core.algorithm``, or ``core.variants``) up to the outer optimizer's step."""
         whole = self.needs_parts and (self.run.step - 1) % self.period == 0  # before it acts it only measures
         acts = whole and self._share_gone >= self.higher_order_from and not self._repairs
         scalars = {"rho": self.penalty.rho}
@@ -275,17 +281,15 @@ class OFMU(UnlearningModule):
         if self.rates and rho:
             scalars |= flatten(engine, *last, beta, rho, self.safeguards).scalars()
         clip = self.safeguards.penalty_clip
-        found = outer_iteration(
-            engine,
-            [*pairs, last],
-            self.ascent.lr,
-            lazy * rho,
-            beta,
-            replace(self.safeguards, penalty_clip=None if clip is None else lazy * clip),
-            self.ascent.step(self.run, engine.parameters, self.lower.goal, batch["forget"]),
-            first_order=self.rates is not None or not whole,
-            at_start=self.outer_at == "start",
-        )
+        bounds = replace(self.safeguards, penalty_clip=None if clip is None else lazy * clip)
+        step = self.ascent.step(self.run, engine.parameters, self.lower.goal, batch["forget"])
+        at_start, every = self.outer_at == "start", [*pairs, last]
+        if self.rates or not whole:
+            cheap = first_order_from_start if at_start else first_order_iteration
+            found = cheap(engine, every, self.ascent.lr, bounds, step)
+        else:
+            full = iteration_from_start if at_start else guarded_iteration
+            found = full(engine, every, self.ascent.lr, lazy * rho, beta, bounds, step)
         scalars |= found.scalars()
         if self.lower.goal is not None:  # what the ascent raises is then no loss
             scalars["inner/distance"] = -scalars.pop("inner/L_f")

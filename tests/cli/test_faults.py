@@ -215,7 +215,10 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_written(refused, tmp_path):
         line = refused()
         assert "step=1.ckpt' " in line
         assert "is full" in line
-        with pytest.raises(OSError, match="No space left|File too large") as full, replacing(tmp_path / "weights") as temporary:
+        with (
+            pytest.raises(OSError, match="No space left|File too large") as full,
+            replacing(tmp_path / "weights") as temporary,
+        ):
             save_file({"a": torch.zeros(100_000)}, temporary)
         assert full.value.filename == str(tmp_path / "weights")
     finally:

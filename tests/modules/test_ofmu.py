@@ -50,7 +50,7 @@ def test_the_papers_form_is_that_of_the_class():
 def test_signatures_stay_short():
     counts = [len(inspect.signature(f).parameters) for f in (OFMU, outer_iteration)]
     assert counts[0] <= 20
-    assert counts[1] <= 9
+    assert counts[1] <= 5, "as printed"
 
 
 @pytest.mark.parametrize("engine", ["autograd", "finite_difference"])
@@ -175,7 +175,7 @@ def test_bf16_casts_forward_passes_alone_and_none_whose_differences_are_taken(mo
         return ascend(*words, **more)
 
     monkeypatch.setattr(CausalLM, "sample_losses", forward)
-    monkeypatch.setattr("ofmu_pl.core.algorithm.ascend", ascends)
+    monkeypatch.setattr("ofmu_pl.core.variants.ascend", ascends)
     module = OFMU(CausalLM(config=TINY), inner_steps=2, higher_order_every=2, **options)
     train(module, steps=3, precision="bf16-mixed")
     assert seen == cast
