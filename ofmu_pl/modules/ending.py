@@ -10,13 +10,18 @@ from torch import Tensor, nn
 
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.data.guessable import kinds_in
-from ofmu_pl.data.sampler import evenly
 from ofmu_pl.losses import log_odds
-from ofmu_pl.modules.goal import EVERY, HARM, KEPT, LOOKED_AT, Goal, Rows, means
+from ofmu_pl.modules.goal import EVERY, rise_of
+from ofmu_pl.modules.likeness import Likeness
+from ofmu_pl.modules.reader import Reader, Rows, means
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.training.run import Run
 
+KEPT = 0.03
+"""Mean rise of retain losses, in nats, at which they count as kept, as on a goal's path."""
+HARM = 0.3
+"""Largest mean rise of retain losses, in nats, of weights that are kept as the best, where none is given."""
 AREAS = ("goal/auc", "goal/facts_auc")
 """Names of what tells forget from held-out rows: 1 before the first step, 0.5 at the goal, less beyond."""
 
@@ -48,7 +53,7 @@ class Method(Protocol):
         """Note that copies of the weights are out of date."""
 
 
-class Watch(Goal):
+class Watch:
     """Forget rows beside held-out rows, and what retain rows have lost, for methods that seek no goal themselves.
 
     Args:
@@ -57,30 +62,30 @@ class Watch(Goal):
     """
 
     def __init__(self, method: Method, kept: Tensor | None = None) -> None:
-        data = method.run.data
-        uniform = method.recipe.uniform_loss(method.trained)
-        super().__init__(data, method.token_losses, -1, uniform, kinds=kinds_in(data))
-        self.retained = evenly(range(len(data.splits["retain"])), LOOKED_AT)
-        self.old = means(self._score("retain", self.retained)) if kept is None else kept
+        self.data = method.run.data
+        self.reader = Reader(self.data, method.token_losses)
+        self.likeness = Likeness(self.reader, kinds_in(self.data), self._still_to_rise)
+        self.retained = self.reader.some("retain")
+        self._held: Rows = []
+        self.old = means(self.reader.losses("retain", self.retained)) if kept is None else kept
 
     def check(self, step: int) -> tuple[bool, dict[str, float]]:
         """Compare at every tenth iteration; forget rows that have gone past held-out rows are at their goal, too."""
         if step % EVERY:
             return False, {}
-        self.harm = self._rise(self.retained, self.old)
+        harm = rise_of(self.reader, self.retained, self.old)
         if self.data.never_seen is None:
-            return False, {"goal/harm": self.harm}
-        held = self._score(self.data.never_seen, self._shown)
-        self._level = log_odds(means(held).mean())
-        alike, seen = self.compare(held)
+            return False, {"goal/harm": harm}
+        self._held = self.reader.read_held_out()
+        alike, seen = self.likeness.compare(self._held)
         # Between two looks a fast method may go past held-out rows, where there is nothing left to wait for.
         past = [seen[name] < 0.5 for name in AREAS if name in seen]
         beyond = seen["goal/left"] < 0 if "goal/left" in seen else all(past)
-        return (alike or beyond) and self.harm <= KEPT, {"goal/harm": self.harm, **seen}
+        return (alike or beyond) and harm <= KEPT, {"goal/harm": harm, **seen}
 
-    def _left(self, losses: Rows, rows: Sequence[int]) -> float:
+    def _still_to_rise(self, losses: Rows, rows: Sequence[int]) -> float:
         """What forget rows still have to rise to held-out rows' mean loss, in log-odds."""
-        return float(self._level - log_odds(means(losses).mean()))
+        return float(log_odds(means(self._held).mean()) - log_odds(means(losses).mean()))
 
 
 class Ending:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.losses import margin_hinge, margins, sample_mean
-from ofmu_pl.modules.goal import EVERY, LOOKED_AT, ROWS
+from ofmu_pl.modules.goal import EVERY
+from ofmu_pl.modules.reader import LOOKED_AT, ROWS
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import check_range

@@ -254,7 +254,8 @@ class OFMU(UnlearningModule):
             found, measured = self._outer_iteration(batch, whole=whole, acts=acts)
         scalars |= measured
         if self.lower.goal is not None:
-            scalars["retain_rise"] = self.lower.goal.excess(batch["retain"][-1]["ids"], found.loss_r)
+            scalars["retain_rise"] = self.lower.goal.rise(batch["retain"][-1]["ids"], found.loss_r)
+            self.lower.goal.path.advance(scalars["retain_rise"])
         self.penalty.update()
         tolerance, parts = self.stationarity_tol, found.parts
         if tolerance is not None and parts is not None and parts.grad_phi_norm <= tolerance:
@@ -300,14 +301,14 @@ class OFMU(UnlearningModule):
         """How much of the run, or with ``rates: auto`` of the path, is behind the present iteration."""
         goal = self.lower.goal
         if self.rates and goal is not None:
-            return goal.way / goal.length
+            return goal.path.share
         return (self.run.step - 1) / self.length if self.length > 0 else 1.0
 
     @property
     def _repairs(self) -> bool:
         """Whether, with ``rates: auto``, retain rows have to come back first: a flatter slope would cost them more."""
         goal = self.lower.goal
-        return self.rates is not None and goal is not None and not goal.kept
+        return self.rates is not None and goal is not None and not goal.path.kept
 
     def step_arguments(self, scalars: dict[str, float]) -> dict[str, float]:
         """With ``rates: auto`` how far the retain loss is above its goal."""

@@ -202,7 +202,7 @@ class Rehearsal(pl.Callback):
         number = module.period * math.ceil(max(module.run.steps, 0) / module.period) + 1
         before = module.gradient_evaluations
         if isinstance(module, OFMU) and module.lower.goal is not None:  # whose path says when parts begin
-            module.lower.goal.skip_path()
+            module.lower.goal.path.skip()
         self.weightless.compute(True)
         module.outer_step(batch, number)
         self.weightless.compute(False)  # from here on only to count the work

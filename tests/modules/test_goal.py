@@ -15,8 +15,9 @@ from ofmu_pl.data.guessable import COPIED, OWN, USUAL
 from ofmu_pl.losses import IGNORED, log_odds
 from ofmu_pl.modules import OFMU, FineTune
 from ofmu_pl.modules.alike import alike
-from ofmu_pl.modules.goal import EVERY, HARM, KEPT, PATH, Goal
+from ofmu_pl.modules.goal import EVERY, LONGEST_ITERATIONS, Goal
 from ofmu_pl.modules.ofmu import RHO_IN_WORDS
+from ofmu_pl.modules.path import Path
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from tests.helpers.training import TINY, fit, quiet_trainer, train, weights
@@ -79,7 +80,7 @@ def quantiles(start, held):
 
 def test_forget_tokens_get_the_quantiles_of_held_out_tokens_in_the_order_of_their_first_losses(sides):
     goal = begun(sides)
-    torch.testing.assert_close(goal.levels, quantiles(goal.start, sides.loss["holdout"].flatten()))
+    torch.testing.assert_close(goal.levels.levels, quantiles(goal.levels.start, sides.loss["holdout"].flatten()))
 
 
 def test_forget_tokens_end_where_held_out_tokens_are_that_are_as_easy_to_guess(sides, monkeypatch):
@@ -90,25 +91,25 @@ def test_forget_tokens_end_where_held_out_tokens_are_that_are_as_easy_to_guess(s
     for k in range(5):
         ours = (ease["forget"] // 8 == k).nonzero().flatten()
         theirs = (ease["holdout"] // 10 == k).nonzero().flatten()
-        torch.testing.assert_close(goal.levels[ours], quantiles(goal.start[ours], held[theirs]))
+        torch.testing.assert_close(goal.levels.levels[ours], quantiles(goal.levels.start[ours], held[theirs]))
 
 
 def test_rows_are_at_their_goal_at_the_level_and_are_called_back_from_beyond(sides):
     goal = begun(sides)
     for beyond, sign in ((-0.5, 1.0), (0.5, -1.0)):
-        rows, slope = slopes(goal, sides, (goal.levels + beyond)[:, None])
+        rows, slope = slopes(goal, sides, (goal.levels.levels + beyond)[:, None])
         assert rows.max() < -0.1
         assert slope.sign().unique().tolist() == [sign]
-    rows, slope = slopes(goal, sides, goal.levels[:, None])
+    rows, slope = slopes(goal, sides, goal.levels.levels[:, None])
     assert max(rows.abs().max(), slope.abs().max()) < 1e-6
 
 
 def test_as_a_ceiling_the_goal_rises_along_the_path_and_calls_no_row_back(sides):
     goal = begun(sides, 200, one_sided=True)
-    assert goal.length == 30
-    start = log_odds(goal.start)
-    for goal.way, share in ((0, 0.0), (15, 0.5), (30, 1.0), (500, 1.0)):
-        aim = start + share * (log_odds(goal.levels) - start)
+    assert goal.path.length == 30
+    start = log_odds(goal.levels.start)
+    for goal.path.way, share in ((0, 0.0), (15, 0.5), (30, 1.0), (500, 1.0)):
+        aim = start + share * (log_odds(goal.levels.levels) - start)
         for beyond in (-1.0, 1.0):
             losses = (aim + beyond).exp().log1p()  # the inverse of log_odds
             _, slope = slopes(goal, sides, losses[:, None])
@@ -144,7 +145,7 @@ def told(answers, kinds=KINDS, **options):
 @pytest.mark.parametrize("one_sided", [False, True])
 def test_tokens_that_held_out_rows_get_right_are_not_pushed_and_facts_rise_to_theirs(answers, one_sided):
     goal = told(answers, one_sided=one_sided)
-    levels, start = goal.levels.view(N, 4), goal.start.view(N, 4)
+    levels, start = goal.levels.levels.view(N, 4), goal.levels.start.view(N, 4)
     facts = answers.loss["holdout"][:, [DATE, PLACE]].flatten()
     wanted, cap = quantiles(start[:, [DATE, PLACE]].flatten(), facts), facts.quantile(0.8).item()
     assert (wanted > cap).sum() > N / 5
@@ -153,7 +154,7 @@ def test_tokens_that_held_out_rows_get_right_are_not_pushed_and_facts_rise_to_th
 
 
 def test_facts_at_their_levels_are_like_held_out_facts(answers):
-    levels = told(answers).levels.view(N, 4)[:, [DATE, PLACE]].mean(1)
+    levels = told(answers).levels.levels.view(N, 4)[:, [DATE, PLACE]].mean(1)
     held = answers.loss["holdout"][:, [DATE, PLACE]].mean(1)
     assert levels.mean().item() == pytest.approx(held.mean().item(), rel=0.02)
     reached, _ = alike(levels.tolist(), held.tolist())
@@ -162,7 +163,7 @@ def test_facts_at_their_levels_are_like_held_out_facts(answers):
 
 def test_a_copied_token_that_held_out_rows_get_wrong_is_pushed_to_their_level(answers):
     answers.loss["holdout"][:, NAME] = torch.linspace(1, 2, H, dtype=torch.float64)
-    levels = told(answers).levels.view(N, 4)
+    levels = told(answers).levels.levels.view(N, 4)
     assert levels[:, PHRASE].isnan().all()
     assert (levels[:, NAME] > 0.99).all()
     assert (levels[:, NAME] < 2.01).all()
@@ -170,7 +171,7 @@ def test_a_copied_token_that_held_out_rows_get_wrong_is_pushed_to_their_level(an
 
 def test_a_kind_that_no_held_out_row_has_is_not_pushed(answers):
     kinds = {"forget": KINDS, "holdout": np.array([COPIED, OWN, COPIED, OWN])}
-    levels = begun(answers, kinds=lambda stream, rows: [kinds[stream] for _ in rows]).levels.view(N, 4)
+    levels = begun(answers, kinds=lambda stream, rows: [kinds[stream] for _ in rows]).levels.levels.view(N, 4)
     assert levels[:, PHRASE].isnan().all()
     assert not levels[:, [DATE, PLACE]].isnan().any()
 
@@ -178,8 +179,8 @@ def test_a_kind_that_no_held_out_row_has_is_not_pushed(answers):
 @pytest.mark.parametrize("one_sided", [True, False])
 def test_what_is_not_pushed_has_no_gradient_until_it_is_wrong_and_is_then_called_back(answers, one_sided):
     goal = told(answers, one_sided=one_sided)
-    goal.way = 10**6
-    start = goal.start.view(N, 4)
+    goal.path.way = 10**6
+    start = goal.levels.start.view(N, 4)
     _, slope = slopes(goal, answers, start)
     assert slope[:, [NAME, PHRASE]].abs().max() < 1e-9
     assert (slope[:, [DATE, PLACE]] > 0.1).all()
@@ -194,8 +195,8 @@ def test_what_is_not_pushed_has_no_gradient_until_it_is_wrong_and_is_then_called
 @pytest.mark.parametrize("one_sided", [True, False])
 def test_a_token_above_its_own_level_is_not_pushed_where_its_row_is_below(answers, one_sided):
     goal = told(answers, one_sided=one_sided)
-    goal.way = 10**6
-    levels, losses = goal.levels.view(N, 4), goal.start.view(N, 4).clone()
+    goal.path.way = 10**6
+    levels, losses = goal.levels.levels.view(N, 4), goal.levels.start.view(N, 4).clone()
     losses[:, PLACE] = levels[:, PLACE] + 2.0
     mean = losses[:, [DATE, PLACE]].mean(1)
     below = mean < levels[:, [DATE, PLACE]].mean(1) - 0.5
@@ -207,15 +208,15 @@ def test_a_token_above_its_own_level_is_not_pushed_where_its_row_is_below(answer
 
 def test_a_row_of_tokens_that_are_not_pushed_is_at_its_goal(answers):
     goal = told(answers)
-    goal.levels = torch.full_like(goal.levels, torch.nan)
-    rows, slope = slopes(goal, answers, goal.start.view(N, 4))
+    goal.levels.levels = torch.full_like(goal.levels.levels, torch.nan)
+    rows, slope = slopes(goal, answers, goal.levels.start.view(N, 4))
     assert rows.abs().max() < 1e-6
     assert slope.abs().max() < 1e-6
 
 
 def test_forget_rows_may_have_nothing_of_their_own(answers):
     """Answers of yes and no, say, which retained rows use."""
-    assert told(answers, kinds=np.array([COPIED, USUAL, USUAL, USUAL])).levels.shape == (4 * N,)
+    assert told(answers, kinds=np.array([COPIED, USUAL, USUAL, USUAL])).levels.levels.shape == (4 * N,)
 
 
 # The run -------------------------------------------------------------------------------------------------------------
@@ -232,7 +233,7 @@ def test_a_run_by_time_whose_end_is_not_known_returns_all_retain_rows():
     data = Authors(authors=6, forget_authors=1, batch_size=16, streams=method.streams, num_batches=method.num_batches)
     quiet_trainer(-1, max_time={"milliseconds": 1}).fit(method, datamodule=data)
     goal = method.lower.goal
-    assert goal.length == PATH
+    assert goal.path.length == LONGEST_ITERATIONS
     assert len(goal.old) == len(data.splits["retain"])
     assert goal.old.isfinite().all()
 
@@ -240,20 +241,27 @@ def test_a_run_by_time_whose_end_is_not_known_returns_all_retain_rows():
 def test_the_path_leads_from_the_first_loss_to_the_level(sides):
     goal, ids = begun(sides), torch.arange(10)
     at = {}
-    for goal.way in (0, 25, 50, PATH, 2 * PATH):
-        at[goal.way] = goal.gap({"ids": ids}, 10**9, 1, reached=0.0)
-    far = (((log_odds(goal.start[:10]) - log_odds(goal.levels[:10])) ** 2 + 0.0625).sqrt() - 0.25).mean().item()
-    wanted = {0: -far, 25: -0.75 * far, 50: -far / 2, PATH: 0.0, 2 * PATH: 0.0}
+    for goal.path.way in (0, 25, 50, LONGEST_ITERATIONS, 2 * LONGEST_ITERATIONS):
+        at[goal.path.way] = goal.gap({"ids": ids}, 10**9, 1, reached=0.0)
+    far = (
+        (((log_odds(goal.levels.start[:10]) - log_odds(goal.levels.levels[:10])) ** 2 + 0.0625).sqrt() - 0.25)
+        .mean()
+        .item()
+    )
+    wanted = {0: -far, 25: -0.75 * far, 50: -far / 2, LONGEST_ITERATIONS: 0.0, 2 * LONGEST_ITERATIONS: 0.0}
     assert at == pytest.approx(wanted)
 
 
 def test_the_path_waits_while_retain_rows_are_harmed(sides):
     goal, ids = begun(sides), torch.arange(M)[~begun(sides).old.isnan()][:10]
     old = float(goal.old[ids].mean())
-    assert goal.excess(ids, old + HARM + 0.01) == pytest.approx(HARM + 0.01)
-    assert goal.way == 0
-    goal.excess(ids, old + HARM - 0.01)
-    assert goal.way == 1
+    assert goal.rise(ids, old + 0.31) == pytest.approx(0.31)
+    assert goal.path.way == 0, "to measure moves nothing"
+    goal.path.advance(0.31)
+    assert goal.path.way == 0
+    goal.path.advance(0.29)
+    assert goal.path.way == 1
+    assert goal.path.harm == pytest.approx(0.8 * 0.2 * 0.31 + 0.2 * 0.29)
 
 
 def test_the_goal_is_reached_where_rows_look_alike_and_what_is_kept_is_whole(sides):
@@ -263,7 +271,7 @@ def test_the_goal_is_reached_where_rows_look_alike_and_what_is_kept_is_whole(sid
     assert (reached, seen["goal/auc"]) == (False, 1.0)
     sides.loss["forget"] = sides.loss["holdout"].quantile((torch.arange(N) + 0.5).double() / N)[:, None]
     assert goal.check(20)[0]
-    goal.harm = 0.1
+    goal.path.harm = 0.1
     assert not goal.check(30)[0]
 
 
@@ -273,11 +281,11 @@ def test_rows_that_no_auc_could_tell_apart_go_to_their_levels(draw, forget, hold
     with pytest.warns(UserWarning, match="too few for a test"):
         goal = begun(sides)
     assert not goal.check(10)[0]  # an AUC of 1 lies within such an AUC's interval of .5
-    sides.loss["forget"] = goal.levels[:, None] - 1.0
+    sides.loss["forget"] = goal.levels.levels[:, None] - 1.0
     assert not goal.check(20)[0]
-    sides.loss["forget"] = goal.levels[:, None] - 0.1
+    sides.loss["forget"] = goal.levels.levels[:, None] - 0.1
     assert goal.check(30)[0]
-    sides.loss["forget"] = goal.levels[:, None] + 1.0
+    sides.loss["forget"] = goal.levels.levels[:, None] + 1.0
     assert not goal.check(40)[0]  # nor beyond
 
 
@@ -287,8 +295,8 @@ def test_without_held_out_rows_the_level_is_said_to_be_a_guess(sides, modality, 
     goal = Goal(sides, sides.tokens, 10, guess=7.0)
     with pytest.warns(UserWarning, match="no held-out rows"):
         goal.begin(range(3))
-    assert goal.levels.unique().tolist() == [level]
-    goal.skip_path()
+    assert goal.levels.levels.unique().tolist() == [level]
+    goal.path.skip()
     assert not goal.check(10)[0], "no row has moved"
     sides.loss["forget"] = torch.full_like(sides.loss["forget"], level)
     assert goal.check(20) == (True, {"goal/harm": 0.0, "goal/left": pytest.approx(0.0, abs=1e-9)})
@@ -296,16 +304,16 @@ def test_without_held_out_rows_the_level_is_said_to_be_a_guess(sides, modality, 
 
 def test_what_is_resumed_goes_on_with_the_same_levels(answers):
     goal, again = told(answers), Goal(answers, answers.tokens, 1000, 7.0, kinds=lambda _, rows: [KINDS for _ in rows])
-    goal.way, goal.harm = 7, 0.1
+    goal.path.way, goal.path.harm = 7, 0.1
     again.load_state_dict(goal.state_dict())
-    losses = goal.start.view(N, 4) + 1.0
+    losses = goal.levels.start.view(N, 4) + 1.0
     for found, wanted in zip(slopes(again, answers, losses), slopes(goal, answers, losses), strict=True):
         assert torch.equal(found, wanted)
-    assert (again.way, again.harm) == (7, 0.1)
+    assert (again.path.way, again.path.harm) == (7, 0.1)
     answers.loss["holdout"] = answers.loss["holdout"] + 0.5
     for one in (goal, again):
         one.check(10)
-    assert torch.equal(goal.levels.nan_to_num(-1.0), again.levels.nan_to_num(-1.0))
+    assert torch.equal(goal.levels.levels.nan_to_num(-1.0), again.levels.levels.nan_to_num(-1.0))
 
 
 def memorised(folder):
@@ -328,7 +336,7 @@ def memorised(folder):
 
 def means(goal, stream, rows):
     """Rows' mean losses at the weights of now."""
-    return torch.tensor([row.mean() for row in goal._score(stream, rows)], dtype=torch.float64)
+    return torch.tensor([row.mean() for row in goal.reader.losses(stream, rows)], dtype=torch.float64)
 
 
 def unlearn(known, steps, callbacks=(), ckpt_path=None, **options):
@@ -347,7 +355,7 @@ def test_it_forgets_to_the_level_of_held_out_rows_keeps_the_rest_and_stops(known
     module, trainer = unlearn(known, steps=200, stop_at="holdout")
     goal = module.lower.goal
     assert trainer.global_step < 200
-    assert float(goal.start.mean()) < 0.5
+    assert float(goal.levels.start.mean()) < 0.5
     forgotten, unseen = (means(goal, name, range(n)) for name, n in (("forget", 8), ("holdout", 32)))
     assert abs(forgotten.median() - unseen.median()) < 0.3 * unseen.median()
     kept = means(goal, "retain", range(24)).neg().exp().mean() / goal.old.neg().exp().mean()
@@ -360,16 +368,17 @@ def test_it_forgets_to_the_level_of_held_out_rows_keeps_the_rest_and_stops(known
 )
 def test_at_the_goal_a_penalty_that_is_no_noise_has_iterations_of_its_own(monkeypatch, rho, order, way, ends):
     module = OFMU(CausalLM("gpt2"), rates="auto", rho_0=rho, higher_order_until=2.0)
-    module.lower.goal, module.scrutiny.order = SimpleNamespace(way=way, length=10), order
+    module.lower.goal, module.scrutiny.order = SimpleNamespace(path=Path(10)), order
+    module.lower.goal.path.way = way
     monkeypatch.setattr(module.lower, "reached", lambda number: (True, {}))
     assert module.reached(EVERY)[0] is ends
 
 
-@pytest.mark.parametrize(("harm", "acts"), [(KEPT, 1), (KEPT + 0.01, 0)])
+@pytest.mark.parametrize(("harm", "acts"), [(0.03, 1), (0.04, 0)])
 def test_the_penalty_waits_until_retain_rows_are_back(known, monkeypatch, harm, acts):
     class Harmed(Callback):
         def on_train_batch_start(self, trainer, module, batch, batch_idx):
-            module.lower.goal.harm = harm
+            module.lower.goal.path.harm = harm
 
     flattened = []
     monkeypatch.setattr("ofmu_pl.modules.ofmu.flatten", lambda *args: flattened.append(args) or flatten(*args))
@@ -397,7 +406,7 @@ def test_harm_that_ends_a_run_is_measured(known):
     with torch.no_grad():
         now = (means(goal, "retain", range(len(goal.old))) - goal.old).nanmean()  # of rows that the run draws
     assert seen == pytest.approx(float(now))
-    assert seen != pytest.approx(goal.harm, rel=0.05)
+    assert seen != pytest.approx(goal.path.harm, rel=0.05)
 
 
 def test_a_resumed_run_is_the_undisturbed_one(known, tmp_path):
@@ -410,7 +419,7 @@ def test_a_resumed_run_is_the_undisturbed_one(known, tmp_path):
 def test_the_whole_method_goes_along_the_path(known):
     module, _ = unlearn(known, steps=3, beta=0.1, rho_0=0.25, inner_steps=2)
     goal = module.lower.goal
-    first = torch.stack([row.mean() for row in goal.start.split(goal.ends.diff().tolist())])
+    first = torch.stack([row.mean() for row in goal.levels.start.split(goal.levels.ends.diff().tolist())])
     assert means(goal, "forget", range(8)).mean() > first.mean() + 0.1
 
 

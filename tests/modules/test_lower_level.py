@@ -31,7 +31,7 @@ def test_held_out_rows_set_the_ceiling_without_ending_the_run():
     module = lower(forget_ceiling="holdout", lr=0.0, inner_lr=0.0)
     trainer = train(module, steps=11, holdout_authors=2)
     assert trainer.global_step == 11
-    assert len(module.lower.goal.ends) == 8 + 1
+    assert len(module.lower.goal.levels.ends) == 8 + 1
     stopping = lower(stop_at="holdout", lr=0.0, inner_lr=0.0)
     assert train(stopping, steps=11, holdout_authors=2).global_step == 10
 

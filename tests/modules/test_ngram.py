@@ -124,7 +124,7 @@ def test_the_goal_asks_the_guess_how_easy_each_token_is():
     module = lower(forget_ceiling="holdout", ngram_weight=0.3, lr=0.0, inner_lr=0.0)
     data = train(module, steps=1, holdout_authors=1).datamodule
     for stream in ("forget", "holdout"):
-        losses = module.lower.goal.expected(stream, range(8))
+        losses = module.lower.goal.levels.expected(stream, range(8))
         for found, answer in zip(losses, answers(data, stream, range(8)), strict=True):
             true = [answer.tokens[i] for i in answer.places]
             predicted = module.lower.guess.model.predict(answer).double()[range(len(true)), true]
@@ -135,7 +135,7 @@ def test_of_more_rows_than_are_read_the_goal_does_not_ask(monkeypatch):
     monkeypatch.setattr("ofmu_pl.modules.guess.READ", 7)
     module = lower(forget_ceiling="holdout", ngram_weight=0.3, lr=0.0, inner_lr=0.0)
     train(module, steps=1, holdout_authors=1)
-    assert module.lower.goal.expected is None
+    assert module.lower.goal.levels.expected is None
 
 
 @pytest.mark.parametrize("temperature", [0.3, 0.8, 2.0])

@@ -1,0 +1,52 @@
+"""Whether forget rows can still be told from held-out rows: by an AUC of their losses, or by what is left to rise."""
+
+from collections.abc import Callable, Sequence
+
+from ofmu_pl.data.guessable import OWN, facts_loss
+from ofmu_pl.metrics.bootstrap import LEVEL, least_p
+from ofmu_pl.modules.alike import WIDTH, alike
+from ofmu_pl.modules.reader import LOOKED_AT, Reader, Rows, Told
+
+StillToRise = Callable[[Rows, Sequence[int]], float]
+"""Maps token losses of forget rows, and their numbers, to what they still have to rise, in log-odds."""
+
+
+class Likeness:
+    """Compares forget rows with held-out rows.
+
+    Args:
+        reader: Reads rows at the weights of now.
+        kinds: Tells the kinds of tokens; then facts are compared, too; ``None``: there is one kind.
+        still_to_rise: Says how far rows are, where there are too few for any AUC to tell them apart.
+    """
+
+    def __init__(self, reader: Reader, kinds: Told | None, still_to_rise: StillToRise) -> None:
+        self.reader, self.kinds, self.still_to_rise = reader, kinds, still_to_rise
+
+    @property
+    def can_tell(self) -> bool:
+        """Whether there are rows enough for an AUC to tell the sides apart."""
+        count = min(self.reader.count("forget"), LOOKED_AT)
+        return least_p(count, len(self.reader.held_out)) <= LEVEL
+
+    def compare(self, held: Rows) -> tuple[bool, dict[str, float]]:
+        """Whether forget rows are like held-out rows, whose losses of now are ``held``, and what was measured."""
+        rows = self.reader.some("forget")
+        forgotten = self.reader.losses("forget", rows)
+        same, told = alike([row.mean() for row in forgotten], [row.mean() for row in held])
+        seen = {f"goal/{name}": value for name, value in told.items()}
+        if not self.can_tell:
+            left = self.still_to_rise(forgotten, rows)
+            same = abs(left) <= WIDTH
+            seen["goal/left"] = left
+        elif self.kinds is not None:  # tokens that are not pushed may stay better known than in held-out rows
+            ours = _facts(forgotten, self.kinds("forget", rows))
+            theirs = _facts(held, self.kinds(str(self.reader.data.never_seen), self.reader.held_out))
+            same, told = alike(ours, theirs)
+            seen |= {f"goal/facts_{name}": value for name, value in told.items()}
+        return same, seen
+
+
+def _facts(losses: Rows, kinds: Rows) -> list[float]:
+    """Mean loss of each row's facts."""
+    return [facts_loss(row, kind == OWN) for row, kind in zip(losses, kinds, strict=True)]
