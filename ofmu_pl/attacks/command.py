@@ -1,5 +1,6 @@
 """The command ``attack``: the same attacks on a run's model, on the retrained one and on the target."""
 
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -60,6 +61,8 @@ def attack(
         UserError: There is nothing to attack, or two attacks have one name.
     """
     names = [a.name for a in attacks]
+    if odd := [name for name in names if not re.fullmatch(r"\w[\w.-]*", name)]:
+        raise UserError(f"An attack is called '{odd[0]}', and names are parts of files: take letters and digits.")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise UserError(f"Two attacks are called '{twice}': leave one out (Relearn takes a `name` of its own).")

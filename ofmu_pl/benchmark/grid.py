@@ -46,8 +46,9 @@ class Cell:
         return [*words, "--trainer.enable_progress_bar=false"]
 
     def _word(self, value: Value, root: Path) -> str:
-        if isinstance(value, str) and value.startswith(HANDLE):
-            return str(model_folder(root, self.needs[value.removeprefix(HANDLE)]))
+        made = self.needs.get(value.removeprefix(HANDLE)) if isinstance(value, str) else None
+        if made is not None:
+            return str(model_folder(root, made))
         value = expanded(value)
         return value if isinstance(value, str) else json.dumps(value)
 

@@ -23,6 +23,7 @@ from ofmu_pl.benchmark.progress import Live
 from ofmu_pl.support.errors import DivergedError, UserError
 from ofmu_pl.support.files import texts_in
 from ofmu_pl.support.records.results import BEGUN, FAILED, FINISHED, FailureRecord, JobRecord
+from ofmu_pl.support.trust import restrict_imports
 from ofmu_pl.support.yaml_files import read_yaml
 
 Left = TypeVar("Left", JobRecord, FailureRecord)
@@ -173,8 +174,9 @@ def _work(job: Job, device: str | None) -> None:
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
     torch.set_num_threads(1)
+    restrict_imports()
     job.place.mkdir(parents=True, exist_ok=True)
-    for name in (FINISHED, FAILED):  # of other options, or of a failure that may be mended by now
+    for name in (FINISHED, FAILED, "log.txt"):  # of other options, or of a failure that may be mended by now
         (job.place / name).unlink(missing_ok=True)
     JobRecord(job.key, job.words, 0.0).write(job.place / BEGUN)
     started = time.perf_counter()

@@ -1,7 +1,6 @@
 """Commands that take configuration files: everything that they may name is imported here."""
 
 import threading
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from ofmu_pl.cli.errors import refused
 from ofmu_pl.cli.parser import Parser, check_files
 from ofmu_pl.cli.rehearsed import DryRunCLI, PlanCLI
 from ofmu_pl.cli.sentences import one_sentence
-from ofmu_pl.cli.trust import restrict_imports, without_trust
+from ofmu_pl.cli.trust import without_trust
 from ofmu_pl.cli.words import DRY_RUN, fail
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.modules.base import UnlearningModule
@@ -24,7 +23,8 @@ from ofmu_pl.requests.command import in_turn
 from ofmu_pl.support.classes import check_classes, import_all
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.shipped import located
-from ofmu_pl.training.noise import as_sentence, ignore_noise, said_again
+from ofmu_pl.support.trust import restrict_imports
+from ofmu_pl.training.noise import ignore_noise, said_again
 
 MANY_RUNS: dict[str, Callable[..., Path]] = {"benchmark": benchmark, "requests": in_turn}
 """Commands that make runs of ``fit``."""
@@ -36,14 +36,15 @@ def configured(command: str, words: list[str], description: str, of_user: bool) 
     Only a line ``of_user`` says what is trusted.
     """
     ignore_noise()
-    warnings.formatwarning, threading.excepthook = as_sentence, said_again
+    threading.excepthook = said_again
     disable_progress_bar()  # of files that transformers reads and writes
     try:
-        words = [_with_file(word) for word in (without_trust(words) if of_user else words)]
+        words = [_with_file(word) for word in words]
         check_files(words)
+        words = without_trust(words) if of_user else words
     except UserError as error:
         fail(str(error), 2)
-    restrict_imports(words)
+    restrict_imports()
     try:
         if command in MANY_RUNS:
             _many(command, words, description)

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from types import ModuleType
 
 import torch
@@ -152,7 +152,7 @@ def no_choice(key: str, name: str) -> str:
 def _not_imported(key: str, path: str, denied: bool) -> str:
     """The sentence for a class that may not be named, or whose module is not there."""
     module, root = path.rpartition(".")[0], path.partition(".")[0]
-    if denied and (root in sys.modules or find_spec(root)):
+    if denied and (root in sys.modules or PathFinder.find_spec(root)):
         return (
             f"'{path}' is of no package that options may name: take it out; only if you know it to be safe, add "
             f"--trust {module}"

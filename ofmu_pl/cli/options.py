@@ -52,13 +52,15 @@ def check_schedule(config: Namespace) -> None:
         )
 
 
-_FILLED = re.compile(r"\{([^{}:!]+)(:[0-9.]*[defg]?)?\}")
+_FILLED = re.compile(r"\{([\w/.-]+)(:0?\d{0,2}(\.\d{1,2})?[defg]?)?\}")
 
 
 def check_writers(config: Namespace) -> None:
     """Refuse files that would lie outside of the run's folder, and checkpoints by which no run could go on."""
     trainer = config["trainer"]
-    parts = [("callbacks", part) for part in trainer["callbacks"] or []] + [("profiler", trainer["profiler"])]
+    callbacks = trainer["callbacks"] or []
+    several = callbacks if isinstance(callbacks, list) else [callbacks]
+    parts = [("callbacks", part) for part in several] + [("profiler", trainer["profiler"])]
     given = [("checkpoint", config["checkpoint"])]
     given += [(f"trainer.{name}", part.get("init_args") or {}) for name, part in parts if isinstance(part, Namespace)]
     for option, writer in given:

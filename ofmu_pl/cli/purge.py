@@ -14,7 +14,7 @@ from markupsafe import escape
 from ofmu_pl.evaluation.audit import without_rows
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.escapes import say
-from ofmu_pl.support.files import erase, replacing, sweep, texts_in
+from ofmu_pl.support.files import erase, leads_out, replacing, sweep, texts_in
 from ofmu_pl.support.pages import AUDIT, REPORT
 from ofmu_pl.support.records.manifest import MANIFEST
 from ofmu_pl.support.records.reading import NewerError
@@ -106,7 +106,7 @@ def _clean_config(path: Path, config: Config) -> dict[str, str]:
                 for text in filter(None, texts_in(part[name])):
                     named |= dict.fromkeys((json.dumps(text), json.dumps(text, ensure_ascii=False)), '"PURGED"')
                 part[name] = None
-        if isinstance(part.get("forget_where"), str):
+        if isinstance(part.get("forget_where"), str) and "=" in part["forget_where"]:
             chosen = part["forget_where"]
             named[chosen] = part["forget_where"] = f"{chosen.partition('=')[0]}=PURGED"
     if not named:
@@ -123,7 +123,8 @@ def _lists(folder: Path) -> Iterator[Path]:
     for place in list(folder.parents)[:6]:
         if (place / REQUESTS).is_file() or (place / MANIFEST).is_file():
             yield from (place / REQUESTS, place / MANIFEST)
-            yield from (path for path in (place / REPORT).rglob("*.*") if path.suffix != ".png")
+            pages = (path for path in (place / REPORT).rglob("*.*") if path.suffix != ".png")
+            yield from (path for path in pages if not leads_out(place, path))
 
 
 def _without(named: dict[str, str], text: str) -> str:

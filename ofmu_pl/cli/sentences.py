@@ -3,6 +3,7 @@
 import errno
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
@@ -10,6 +11,7 @@ from io import TextIOWrapper
 from ofmu_pl.cli.words import fail
 from ofmu_pl.support.errors import DivergedError, UserError, memory_is_full
 from ofmu_pl.training.interrupts import ADVICE, orderly
+from ofmu_pl.training.noise import as_sentence
 
 _WRITE = "cannot be written: allow it, or give another folder"
 _FULL = "does not fit on a disk that is full: free some space"
@@ -21,6 +23,7 @@ REFUSED = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST), _WRITE),
     **dict.fromkeys((errno.EIO, errno.EREMOTEIO, errno.ETIMEDOUT), _BROKEN),
     **dict.fromkeys((errno.ENOENT, errno.ESTALE, errno.ENODEV, errno.ENXIO), _GONE),
+    errno.ELOOP: "is a link, which is not followed here: remove it",
     errno.ENAMETOOLONG: "is too long for the disk: give a shorter name",
 }
 """What is said of a file that the system refuses, by its error."""
@@ -30,6 +33,7 @@ REFUSED = {
 def one_sentence(words: list[str]) -> Iterator[None]:
     """A context for a command, by its ``words``, which ends in one sentence where a user can mend what is wrong."""
     advice = ADVICE.get(words[0] if words else "", "")
+    warnings.formatwarning = as_sentence
     if isinstance(sys.stdout, TextIOWrapper):  # no terminal's encoding is worth the numbers of a run
         sys.stdout.reconfigure(errors="replace")
     try:

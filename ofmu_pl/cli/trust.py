@@ -1,14 +1,13 @@
-"""Configurations that others wrote are read and never run: a list says which classes they may name."""
+"""What the user's own line trusts: modules by ``--trust``, and those of the working folder beside none of its files."""
 
 import os
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
-from jsonargparse import set_parsing_settings
-
-from ofmu_pl.support.classes import NEVER, OWN, PACKAGES, TRUSTED, modules_in
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.files import texts_in
+from ofmu_pl.support.trust import OWN, PACKAGES, TRUSTED, lies_here, modules_in
+from ofmu_pl.support.yaml_files import LARGEST_YAML, read_yaml
 
 TRUST = "--trust"
 
@@ -30,57 +29,34 @@ def without_trust(words: list[str]) -> list[str]:
             raise UserError(f"{TRUST} takes a module, such as {TRUST} my_package.datasets, not '{module}'.")
         trusted.append(module)
     os.environ[TRUSTED] = " ".join([*modules_in(TRUSTED), *trusted])
-    os.environ[OWN] = " ".join(_of_the_working_folder())
+    os.environ[OWN] = " ".join(_of_the_working_folder(left))
     return left
 
 
-def restrict_imports(words: Sequence[str] = ()) -> None:
-    """Let values of configurations name what is listed alone, and make no objects where an option has no type.
+def _of_the_working_folder(words: Sequence[str]) -> list[str]:
+    """Modules of the working folder, and packages, that Python would import from there.
 
-    No module beside or below what the ``words`` name may be named, but those in the working folder itself: others may
-    have written both a configuration and the code beside it.
+    A package is left out that holds anything that the words name, or that a configuration among it names: others may
+    have written both. What Python has libraries of, and links, are left out, too.
     """
-    named = {_dotted(word.rpartition("=")[2]) for word in words}
-    own = [name for name in modules_in(OWN) if name not in named]
-    libraries = [name for name in PACKAGES if name == "ofmu_pl" or not _lies_here(name.split(".")[0])]
-    unmarked = [name for package in own for name in _unmarked(Path.cwd() / package, package)]
-    set_parsing_settings(
-        import_path_denylist=["*", *PACKAGES, *NEVER, *modules_in(OWN), *unmarked, *filter(None, named)],
-        import_path_allowlist=[*libraries, *own, *modules_in(TRUSTED)],
-        instantiate_subclass_spec_in_any=False,
-    )
-
-
-def _dotted(word: str) -> str:
-    """The name by which Python would import from the folder of a file, or from a folder; empty: it would not."""
-    if not os.path.exists(word):
-        return ""
-    path, here = Path(word).resolve(), Path.cwd()
-    folder = path if path.is_dir() else path.parent
-    parts = folder.relative_to(here).parts if here in folder.parents else ()
-    return ".".join(parts) if all(map(str.isidentifier, parts)) else ""
-
-
-def _of_the_working_folder() -> list[str]:
-    """Modules of the working folder, and packages, that Python would import from there."""
     here = Path.cwd()
     names = {path.stem for path in here.glob("*.py")} | {path.parent.name for path in here.glob("*/__init__.py")}
-    names -= {"__main__", *(package.split(".")[0] for package in PACKAGES)}  # the first may lack a specification
-    return [name for name in sorted(names) if _lies_here(name)]
+    names -= {"__main__", *(package.split(".")[0] for package in PACKAGES)}
+    names -= {os.path.relpath(path).split(os.sep)[0] for path in _named(words)}
+    return [name for name in sorted(names) if lies_here(name) and not (here / name).is_symlink()]
 
 
-def _lies_here(name: str) -> bool:
-    """Whether Python would import a name from the working folder, not a module of that name elsewhere."""
-    spec = find_spec(name) if name.isidentifier() else None
-    places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or [])]
-    inside = Path.cwd() / name
-    return any(place and Path(place) in (inside, inside / "__init__.py", inside.with_suffix(".py")) for place in places)
-
-
-def _unmarked(folder: Path, name: str) -> Iterator[str]:
-    """Folders in a package that have no ``__init__.py``, but that Python would take for parts of the package."""
-    for inner in sorted(p for p in folder.glob("*/") if p.name.isidentifier()):
-        if (inner / "__init__.py").is_file():
-            yield from _unmarked(inner, f"{name}.{inner.name}")
-        else:
-            yield f"{name}.{inner.name}"
+def _named(words: Sequence[str]) -> Iterator[str]:
+    """Paths that words name, as they are and without links, and those that YAML files among them name."""
+    waiting, known = list(words), set[str]()
+    while waiting:
+        word = waiting.pop()
+        parts = word.split("=")
+        for i in range(len(parts)):
+            path = os.path.expanduser("=".join(parts[i:]))
+            if path in known or "\0" in path or not os.path.exists(path):
+                continue
+            known.add(path)
+            yield from (os.path.abspath(path), os.path.realpath(path))
+            if path.endswith((".yaml", ".yml", ".json")) and os.path.isfile(path):
+                waiting += texts_in(read_yaml(Path(path), LARGEST_YAML))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import NoReturn
 
-from ofmu_pl.support.escapes import visible
+from ofmu_pl.support.escapes import one_line
 
 DRY_RUN = "--dry_run"
 """The word with which ``fit`` tries a configuration without its weights and devices."""
@@ -14,7 +14,7 @@ DRY_RUN = "--dry_run"
 
 def fail(sentence: str, code: int = 1) -> NoReturn:
     """Say what is wrong, where and what to do, on stderr, and end the process: by 1, or by 2 where words are wrong."""
-    sys.stderr.write(f"ofmu_pl: error: {visible(sentence)}\n")
+    sys.stderr.write(f"ofmu_pl: error: {one_line(sentence)}\n")
     sys.stderr.flush()
     sys.exit(code)
 

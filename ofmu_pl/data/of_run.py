@@ -7,8 +7,9 @@ from typing import Any
 from jsonargparse import ArgumentError, ArgumentParser
 
 from ofmu_pl.data.base import PairedDataModule
-from ofmu_pl.support.classes import check_classes, libraries_alone
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.classes import check_classes
+from ofmu_pl.support.errors import UserError, reason
+from ofmu_pl.support.trust import libraries_alone
 from ofmu_pl.support.yaml_files import read_yaml
 
 
@@ -39,7 +40,25 @@ def said_of_run(config: Path, *names: str) -> dict[str, Any]:
 def part_of_run(config: Path, base: type, name: str, wanted: object) -> Any:
     """Make one object that a run had; others may have written its configuration, so nothing but a class is called."""
     parser, values = _read(config, base, name, wanted)
-    return parser.instantiate_classes(values)[name]
+    if _downloads(wanted):
+        raise UserError(
+            f"The {name} that '{config}' names would be downloaded: download it yourself, then set it there."
+        )
+    try:
+        with libraries_alone():
+            return parser.instantiate_classes(values)[name]
+    except UserError:
+        raise
+    except (ValueError, TypeError, RuntimeError, ImportError, OSError) as error:
+        raise UserError(
+            f"The {name} that '{config}' names cannot be made ({reason(error)}): put back what it needs."
+        ) from error
+
+
+def _downloads(wanted: object) -> bool:
+    """Whether a class anywhere in it is told to download what it reads."""
+    parts = wanted.items() if isinstance(wanted, dict) else enumerate(wanted) if isinstance(wanted, list) else ()
+    return any((key == "download" and part) or _downloads(part) for key, part in parts)
 
 
 def _read(config: Path, base: type, name: str, wanted: object) -> tuple[ArgumentParser, Any]:

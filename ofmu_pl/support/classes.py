@@ -1,27 +1,19 @@
-"""Classes and functions that configurations name: of a list, and of modules that the user's own line trusts."""
+"""Classes and functions that configurations name: nothing that is not listed is ever called."""
 
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Iterable
 from functools import partial
 from importlib import import_module
-from pkgutil import iter_modules, resolve_name
+from pkgutil import iter_modules
 from typing import Any
 
-from jsonargparse import Namespace, set_parsing_settings
+from jsonargparse import Namespace
 
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.trust import PACKAGES
 
-PACKAGES: tuple[str, ...] = ("ofmu_pl", "torch.optim", "torch.nn", "lightning", "transformers", "peft", "bitsandbytes")
-PACKAGES += ("torchvision.datasets", "torchvision.models", "torchvision.transforms")
-"""Whose classes a configuration may name, and those of modules of the working folder; judged where they are defined."""
-NEVER: tuple[str, ...] = ("transformers.data", "transformers.dynamic_module_utils")
-NEVER += ("torchvision.datasets.utils", "torchvision.datasets.lsun")
-"""Parts of these that unpickle, fetch or run what they are given."""
 FUNCTIONS = ("torch.optim", "torch.nn", "torchvision.models", "torchvision.transforms", "torchvision.datasets.folder")
 """Whose functions an option takes, of these libraries; other modules are the user's own."""
-TRUSTED, OWN = "OFMU_PL_TRUST", "OFMU_PL_OWN"
-"""Variables by which workers know the modules that the user's line trusts, and those of the working folder."""
 
 
 def import_all(packages: Iterable[str]) -> None:
@@ -31,44 +23,27 @@ def import_all(packages: Iterable[str]) -> None:
             import_module(module.name)
 
 
-def modules_in(variable: str) -> list[str]:
-    """The modules that an environment variable lists."""
-    return os.environ.get(variable, "").split()
-
-
-@contextmanager
-def libraries_alone() -> Iterator[None]:
-    """A context for what came with a run: its values name libraries and trusted modules, none of the working folder."""
-    own = [module for module in modules_in(OWN) if module not in modules_in(TRUSTED)]
-    set_parsing_settings(import_path_denylist=own)
-    try:
-        yield
-    finally:
-        set_parsing_settings(import_path_allowlist=own)
-
-
 def check_classes(values: object) -> None:
     """Refuse functions instead of classes, before anything is made: jsonargparse would call any.
 
     Raises:
         UserError: A ``class_path`` names no class, or an option what a library that is not listed would call.
     """
-    if isinstance(values, Namespace):
+    if isinstance(values, Namespace):  # a mapping that a user wrote, such as a row, may have any names
+        path = values.get("class_path")
+        if path is not None and not _is_class(str(path)):
+            raise UserError(
+                f"The class_path '{path}' is no class: name one that the option takes (of an optimizer, a subclass of "
+                "torch.optim.Optimizer)."
+            )
         values = vars(values)
     if isinstance(values, list | tuple):
         for value in values:
             check_classes(value)
     if callable(values):
         _check_callable(values)
-    if not isinstance(values, dict):
-        return
-    path = values.get("class_path")
-    if path is not None and not _is_class(path):
-        raise UserError(
-            f"The class_path '{path}' is no class: name one that the option takes (of an optimizer, a subclass of "
-            "torch.optim.Optimizer)."
-        )
-    check_classes(list(values.values()))
+    if isinstance(values, dict):
+        check_classes(list(values.values()))
 
 
 def _check_callable(value: Any) -> None:
@@ -94,8 +69,10 @@ def _listed(module: str | None) -> bool:
     return True
 
 
-def _is_class(path: object) -> bool:
-    try:
-        return isinstance(resolve_name(str(path)), type)
-    except (ImportError, AttributeError, ValueError):
-        return False
+def _is_class(path: str) -> bool:
+    """Whether a path leads to a class; nothing is imported, for what the parser has accepted is loaded."""
+    parts = path.split(".")
+    found: Any = None
+    for i in range(len(parts)):
+        found = sys.modules.get(".".join(parts[: i + 1]), getattr(found, parts[i], None))
+    return isinstance(found, type)

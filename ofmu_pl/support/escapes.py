@@ -2,7 +2,7 @@
 
 import re
 
-_STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """Control characters but tab and line feed, and those that turn the direction of what follows."""
 
 
@@ -13,6 +13,11 @@ def visible(text: object) -> str:
     ('red \\x1b[31m, title \\x9b0;', 'two\nlines\tand é')
     """
     return _STEERS.sub(lambda found: ascii(found[0])[1:-1], str(text))
+
+
+def one_line(text: object) -> str:
+    """The same on one line, so that nobody's text begins a line of its own."""
+    return visible(text).replace("\n", "\\n")
 
 
 def say(text: object) -> None:

@@ -176,7 +176,7 @@ def locked(path: Path, wait: bool = False) -> Iterator[IO[str]]:
         BlockingIOError: Another process holds the lock, and ``wait`` is off.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666), "a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:

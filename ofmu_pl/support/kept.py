@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import file_hash, finite, read_json, replacing, sweep
+from ofmu_pl.support.files import below, file_hash, finite, read_json, replacing, sweep
 from ofmu_pl.support.processes import from_first
 from ofmu_pl.support.records.reading import NewerError, Record
 from ofmu_pl.support.version import key_of
@@ -136,7 +136,7 @@ def _damage(folder: Path, changed: tuple[tuple[Path, int], ...]) -> str | None:
     lines = (folder / SUMS).read_text().splitlines()
     for line in lines:
         expected, name = line.split("  ", 1)
-        if not (folder / name).is_file():
+        if not below(folder, name, SUMS).is_file():
             return f"lacks its file '{name}'"
         if file_hash(folder / name) != expected:
             return f"is damaged (its file '{name}' does not match its checksum)"

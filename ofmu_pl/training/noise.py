@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ofmu_pl.support.escapes import visible
+from ofmu_pl.support.escapes import one_line, visible
 
 _NOISE = (
     r"Found \d+ module\(s\) in eval mode at the start of training",  # on purpose: no dropout, frozen statistics
@@ -46,19 +46,22 @@ def ignore_noise() -> None:
         warnings.filterwarnings("ignore", message)
     for name in _IDLE:
         logging.getLogger(name).addFilter(_is_news)
+    for handler in logging.getLogger("transformers").handlers:
+        handler.addFilter(_is_news)
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    record.msg = visible(record.msg)  # a path may be in it
-    return not record.msg.startswith(_IDLE[record.name])
+    record.msg, record.args = visible(record.getMessage()), ()  # names of others may be in it
+    return not record.msg.startswith(_IDLE.get(record.name, ("\0",)))
 
 
 def as_sentence(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """A warning of ours as a sentence, without a line of code below it; for ``warnings.formatwarning``."""
-    ours = category is UserWarning and "ofmu_pl" in Path(filename).parts
-    return visible(f"ofmu_pl: warning: {message}\n" if ours else _OTHERS(message, category, filename, lineno, line))
+    if category is UserWarning and "ofmu_pl" in Path(filename).parts:
+        return f"ofmu_pl: warning: {one_line(message)}\n"
+    return visible(_OTHERS(message, category, filename, lineno, line))
 
 
 def said_again(arguments: threading.ExceptHookArgs) -> None:

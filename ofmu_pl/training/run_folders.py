@@ -99,6 +99,9 @@ def begun(method_folder: Path, command: str, words: str | None, resolved: Resolv
                 file.truncate(0)  # it was opened for appending, so what is written begins there
                 json.dump({"command": command, "process": os.getpid(), "host": socket.gethostname()}, file)
                 file.flush()
+                for link in start.folder.iterdir():  # files are written anew, and not to where a link leads
+                    if link.is_symlink() and not link.is_dir():
+                        link.unlink()
                 # Of a process that was killed; whatever the clock said then, the record writes its points anew.
                 for rest in [*start.folder.rglob(".*.partial"), *start.folder.glob("events.out.tfevents.*")]:
                     erase(rest)

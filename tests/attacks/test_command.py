@@ -388,6 +388,12 @@ def test_a_damaged_record_of_attacks_is_made_anew(run, tmp_path, recwarn, damage
     assert list(AttacksRecord.read(folder / "attacks.json").attacks) == ["ask"]
 
 
+@pytest.mark.parametrize("name", ["../up", "a/b", "\x1b[2J", ".."])
+def test_no_name_of_an_attack_is_a_path(run, name):
+    with pytest.raises(UserError, match="names are parts of files"):
+        attack([Relearn("questions", steps=1, every=1, rates=[1e-3], rows=4, name=name)], runs=[run])
+
+
 @pytest.mark.parametrize("name", ["attacks", "audit.html", "hf"])
 def test_no_link_leads_an_attack_out_of_a_run(run, tmp_path, name):
     folder, outside = copytree((run / "latest").resolve(), tmp_path / "version_0"), tmp_path / "outside"

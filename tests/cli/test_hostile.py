@@ -19,8 +19,9 @@ from ofmu_pl.benchmark.command import benchmark
 from ofmu_pl.benchmark.specs import Planned, Prepare, SearchedMethod
 from ofmu_pl.cli import main
 from ofmu_pl.cli.configured import fit
-from ofmu_pl.cli.trust import restrict_imports, without_trust
+from ofmu_pl.cli.trust import without_trust
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.trust import restrict_imports
 from tests.helpers.pickled_code import PickledCode
 
 

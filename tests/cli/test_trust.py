@@ -5,11 +5,13 @@ Each payload would leave the file ``mark``.
 
 import contextlib
 import functools
+import importlib.machinery
 import io
 import json
 import operator
 import os
 import re
+import sys
 from shutil import copytree
 
 import jsonargparse
@@ -21,12 +23,13 @@ from ofmu_pl.benchmark.specs import Planned, Prepare, SearchedMethod
 from ofmu_pl.benchmark.specs import check as check_benchmark
 from ofmu_pl.cli import main
 from ofmu_pl.cli.configured import fit as worker
-from ofmu_pl.cli.trust import restrict_imports, without_trust
+from ofmu_pl.cli.trust import without_trust
 from ofmu_pl.requests.specs import Asked, Retrained
 from ofmu_pl.requests.specs import check as check_requests
-from ofmu_pl.support.classes import OWN, TRUSTED, check_classes, libraries_alone
+from ofmu_pl.support.classes import check_classes
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records.manifest import Method
+from ofmu_pl.support.trust import OWN, TRUSTED, libraries_alone, restrict_imports
 from tests.cli.conftest import TINY, the_error
 
 EVIL = """
@@ -231,21 +234,24 @@ def allowed(path):
     parser.add_argument("--x", type=type)
     try:
         return isinstance(parser.parse_args(["--x", path]).x, type)
-    except jsonargparse.ArgumentError:
+    except (jsonargparse.ArgumentError, ModuleNotFoundError):
         return False
+
+
+def rows_in(folder, *places):
+    """Modules with a class ``Rows``."""
+    for place in places:
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_text("class Rows:\n    pass\n")
 
 
 def test_what_lies_in_the_working_folder_may_be_named_but_not_by_a_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    code = "class Rows:\n    pass\n"
-    for place in ("own_plain.py", "own_package/__init__.py", "own_package/rows.py", "own_bare/rows.py"):
-        (tmp_path / place).parent.mkdir(exist_ok=True)
-        (tmp_path / place).write_text(code)
-    (tmp_path / "own_package/data").mkdir()
-    (tmp_path / "own_package/data/rows.py").write_text(code)
+    places = ("own_package/__init__.py", "own_package/rows.py", "own_package/data/rows.py", "own_bare/rows.py")
+    rows_in(tmp_path, "own_plain.py", *places)
     without_trust([])
-    restrict_imports([])
+    restrict_imports()
     paths = ["own_plain.Rows", "own_package.rows.Rows", "own_package.data.rows.Rows", "own_bare.rows.Rows"]
     assert list(map(allowed, paths)) == [True, True, False, False]
     with libraries_alone():
@@ -253,17 +259,159 @@ def test_what_lies_in_the_working_folder_may_be_named_but_not_by_a_run(tmp_path,
         assert allowed("torch.nn.Linear")
     assert allowed("own_plain.Rows")
     without_trust(["--trust", "own_plain", "--trust=own_bare.rows"])
-    restrict_imports(["--config", "own_package/x"])
+    restrict_imports()
     assert list(map(allowed, paths)) == [True, True, False, True]
-    (tmp_path / "own_package/x").touch()
-    restrict_imports(["--config", "own_package/x"])
-    assert not allowed("own_package.rows.Rows")
     with libraries_alone():
         assert allowed("own_plain.Rows")
         assert allowed("own_bare.rows.Rows")
 
 
-def test_lsun_unpickles_its_cache(monkeypatch):
+@pytest.mark.parametrize(
+    ("word", "file"),
+    [
+        ("{0}/c.yaml", "c.yaml"),
+        ("--config={0}/lr=1.yaml", "lr=1.yaml"),
+        ("--config=~/{0}/c.yaml", "c.yaml"),
+        ("{0}/a/b/c.yaml", "a/b/c.yaml"),
+        ("own.yaml", "c.yaml"),
+        ("--runs={0}", "c.yaml"),
+        ("link/c.yaml", "c.yaml"),
+    ],
+)
+def test_no_package_is_own_that_holds_what_the_line_names(tmp_path, monkeypatch, word, file):
+    name = f"named_{abs(hash(word + file))}"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    rows_in(tmp_path, f"{name}/__init__.py", f"{name}/rows.py")
+    without_trust([])
+    assert os.environ[OWN].split() == [name]
+    (tmp_path / name / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name / file).write_text("a: 1\n")
+    (tmp_path / "link").symlink_to(name)
+    (tmp_path / "own.yaml").write_text(f"data: {name}/c.yaml\n")
+    without_trust([word.format(name)])
+    restrict_imports()
+    assert os.environ[OWN] == ""
+    assert not allowed(f"{name}.rows.Rows")
+
+
+def test_a_linked_package_is_nobodys_own(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    rows_in(tmp_path, "elsewhere/__init__.py")
+    (tmp_path / "here/linked_package").symlink_to(tmp_path / "elsewhere")
+    without_trust([])
+    assert os.environ[OWN] == ""
+
+
+@pytest.mark.parametrize("name", ["pycocotools", "accimage", "wandb", "megatron", "lmdb"])
+@pytest.mark.parametrize("package", [True, False])
+def test_no_folder_stands_for_a_library_that_is_not_installed(tmp_path, monkeypatch, mark, name, package):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    if importlib.machinery.PathFinder.find_spec(name, [p for p in sys.path if p != str(tmp_path)]):
+        pytest.skip(f"{name} is installed")
+    hostile(tmp_path / name, mark, "evil", marked=package)
+    (tmp_path / name / "c.yaml").touch()
+    without_trust([f"{name}/c.yaml"])
+    restrict_imports()
+    with pytest.raises(ModuleNotFoundError, match="working folder"):
+        importlib.import_module(f"{name}.evil")
+    assert not mark.exists()
+
+
+FREE = {
+    "config": ("--model.network.config", lambda path: {"model_type": "llama", "class_path": path}),
+    "lora": ("--model.network.lora", lambda path: {"x": {"class_path": path}}),
+    "requests": ("--data.other_requests", lambda path: {1: {"class_path": path}}),
+    "rows": ("--data", lambda path: {"class_path": "TextFiles", "init_args": {"forget": [{"class_path": path}]}}),
+}
+
+
+@pytest.mark.parametrize("where", FREE)
+@pytest.mark.parametrize("path", ["free_dl.evil.Evil", "free_dl.evil:Evil", "this.s"])
+def test_no_name_in_a_free_mapping_is_imported(where, path, tmp_path, monkeypatch, mark, fit):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("this", None)
+    hostile(tmp_path / "free_dl", mark, "evil", marked=False)
+    option, value = FREE[where]
+    with contextlib.suppress(SystemExit, IndexError):  # a plan leaves no folder
+        fit(option, json.dumps(value(path)), command="plan")
+    assert not mark.exists()
+    assert "this" not in sys.modules
+
+
+@pytest.mark.parametrize("command", ["requests", "benchmark"])
+def test_workers_trust_no_more_than_the_line(command, tmp_path, monkeypatch, mark, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    hostile(tmp_path / "list_dl", mark, "evil", marked=True)
+    options = {"data": {"class_path": "list_dl.evil.Evil"}}
+    made = {"base": "ofmu_pl:digits.yaml", "methods": {"ofmu": {"options": options}}}
+    made |= {"requests": [{"forget_rows": [0]}]} if command == "requests" else {"title": "T"}
+    asked = {"name": "r"} | (made if command == "requests" else {"experiments": {"e": made}})
+    (tmp_path / "list_dl/r.yaml").write_text(yaml.safe_dump(asked))
+    with pytest.raises(SystemExit):
+        main([command, "--config", "list_dl/r.yaml", "--logs", "logs"])
+    (log,) = (tmp_path / "logs").rglob("log.txt")
+    assert "is of no package that options may name" in log.read_text()
+    assert not mark.exists()
+
+
+def test_an_attacked_run_has_nothing_downloaded(models, tmp_path, monkeypatch, capsys):
+    run = copytree((models / "target/latest").resolve(), tmp_path / "run", ignore=lambda *_: [".lock"])
+    results = json.loads((run / "results.json").read_text())
+    (run / "results.json").write_text(json.dumps(results | {"before": results["metrics"]}))
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    root = {"root": str(tmp_path / "outside"), "download": True}
+    digits = {"class_path": "torchvision.datasets.MNIST", "init_args": root}
+    rows = {"forget_rows": [0], "mean": [0.5], "std": [0.5], "dataset": digits, "test": digits}
+    config["data"] = {"class_path": "ImageDatasets", "init_args": rows}
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(SystemExit):
+        main(["attack", "--attacks", "[Confidence]", "--runs", str(run)])
+    assert "would be downloaded" in the_error(capsys)
+    assert not (tmp_path / "outside").exists()
+
+
+def test_no_link_in_a_runs_folder_leads_writers_out(fit, tmp_path):
+    """A folder that others left, to go on in."""
+    for name in ("config.yaml", ".lock"):
+        (tmp_path / f"my_{name}").write_text("mine")
+    version = fit.logs / "authors/ofmu/version_0"
+    version.mkdir(parents=True)
+    (version / ".lock").touch()
+    (version / "config.yaml").symlink_to(tmp_path / "my_config.yaml")
+    (version / "metrics.csv").symlink_to(tmp_path / "new.csv")
+    assert fit("--ckpt_path", "last", "--trainer.max_steps", "1") == version
+    assert (tmp_path / "my_config.yaml").read_text() == "mine"
+    assert not (tmp_path / "new.csv").exists()
+    other = fit.logs / "authors/ofmu/version_1"
+    other.mkdir()
+    (other / ".lock").symlink_to(tmp_path / "my_.lock")
+    with pytest.raises(SystemExit):
+        fit("--ckpt_path", "last", "--trainer.max_steps", "3")
+    assert (tmp_path / "my_.lock").read_text() == "mine"
+
+
+def test_purge_enters_no_link(tmp_path):
+    project, bench = tmp_path / "project", tmp_path / "bench"
+    run = bench / "e/all/ofmu/seed_0/version_0"
+    for folder in (project, run):
+        folder.mkdir(parents=True)
+    (project / "main.py").write_text("author=me\n")
+    (bench / "benchmark.json").write_text("{}")
+    (bench / "report").symlink_to(project)
+    data = {"class_path": "TextFiles", "init_args": {"forget_where": "author=me"}}
+    (run / "config.yaml").write_text(yaml.safe_dump({"model": {"class_path": "OFMU"}, "data": data}))
+    main(["purge", str(run)])
+    assert (project / "main.py").read_text() == "author=me\n"
+    assert "PURGED" in (run / "config.yaml").read_text()
+
+
+def test_lsun_unpickles_its_cache():
     restrict_imports()
     assert not allowed("torchvision.datasets.LSUN")
     assert not allowed("torchvision.datasets.lsun.LSUNClass")

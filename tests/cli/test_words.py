@@ -151,6 +151,8 @@ SGD, ONE_CYCLE = "torch.optim.SGD", "torch.optim.lr_scheduler.OneCycleLR"
             "checkpoint.filename",
         ),
         ("--checkpoint.filename {step!r:/>9}", "checkpoint.filename"),
+        ("--checkpoint.filename {step].abs.__doc__[34]}", "checkpoint.filename"),
+        ("--checkpoint.filename {step:0900000000d}", "checkpoint.filename"),
         ("--checkpoint.filename {step:{L_r}}", "checkpoint.filename"),
         ("--checkpoint.filename /tmp/{step}", "checkpoint.filename"),
         ("--trainer.profiler lightning.pytorch.profilers.SimpleProfiler --trainer.profiler.dirpath x", "dirpath"),

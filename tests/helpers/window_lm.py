@@ -32,18 +32,18 @@ class Window(nn.Module):
 
 
 class WindowLM(Network):
-    """The recipe of ``Window``, with the weights of ``state`` if there are some."""
+    """The recipe of ``Window``, with the weights of ``state`` if there are some, in ``dtype`` before a run's own."""
 
     modality = "text"
 
-    def __init__(self, width=12, state=None):
-        self.width, self.state = width, state
+    def __init__(self, width=12, state=None, dtype=torch.float32):
+        self.width, self.state, self.dtype = width, state, dtype
 
     def build(self, datamodule, *, exact):
         network = Window(len(datamodule.tokenizer), self.width)
         if self.state is not None:
             network.load_state_dict(self.state)
-        return network.eval()
+        return network.to(self.dtype).eval()
 
     def skeleton(self, datamodule, *, exact):
         raise NotImplementedError("no plan is made of it")

@@ -46,7 +46,7 @@ def test_a_run_ends_where_forget_rows_are_like_held_out_ones(unlearn):
 
 
 def test_a_run_ends_where_retain_rows_are_harmed(unlearn):
-    method, trainer = unlearn(GradDiff, steps=200, alpha=0.0, max_harm=0.2)
+    _, trainer = unlearn(GradDiff, steps=200, alpha=0.0, max_harm=0.2)
     assert trainer.global_step < 200
     assert trainer.callback_metrics["goal/harm"] > 0.2
 

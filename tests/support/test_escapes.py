@@ -26,6 +26,12 @@ def test_only_what_steers_is_escaped():
     assert visible(kept) == kept
 
 
+def test_nobody_begins_a_line_of_its_own(capsys):
+    with pytest.raises(SystemExit):
+        fail("a\nofmu_pl: warning: b")
+    assert capsys.readouterr().err == "ofmu_pl: error: a\\nofmu_pl: warning: b\n"
+
+
 def said_by_fail():
     with pytest.raises(SystemExit):
         fail(EVIL)

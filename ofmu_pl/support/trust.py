@@ -1,0 +1,80 @@
+"""Whose code may be imported for what files name: libraries, the user's own modules, and those that the line trusts."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+
+from jsonargparse import set_parsing_settings
+
+PACKAGES: tuple[str, ...] = ("ofmu_pl", "torch.optim", "torch.nn", "lightning", "transformers", "peft", "bitsandbytes")
+PACKAGES += ("torchvision.datasets", "torchvision.models", "torchvision.transforms")
+"""Whose classes a configuration may name; judged where they are defined."""
+NEVER: tuple[str, ...] = ("transformers.data", "transformers.dynamic_module_utils")
+NEVER += ("torchvision.datasets.utils", "torchvision.datasets.lsun")
+"""Parts of these that unpickle, fetch or run what they are given."""
+TRUSTED, OWN = "OFMU_PL_TRUST", "OFMU_PL_OWN"
+"""Variables by which workers know the modules that the user's line trusts, and those of the working folder."""
+
+
+def modules_in(variable: str) -> list[str]:
+    """The modules that an environment variable lists."""
+    return os.environ.get(variable, "").split()
+
+
+def restrict_imports() -> None:
+    """Let values of configurations name what is listed alone, and make no objects where an option has no type.
+
+    What libraries import by themselves is no module of the working folder either, unless it is the user's own.
+    """
+    set_parsing_settings(
+        import_path_denylist=["*", *NEVER],
+        import_path_allowlist=[*PACKAGES, *modules_in(OWN), *modules_in(TRUSTED)],
+        instantiate_subclass_spec_in_any=False,
+    )
+    if _GUARD not in sys.meta_path:
+        sys.meta_path.insert(0, _GUARD)
+
+
+@contextmanager
+def libraries_alone() -> Iterator[None]:
+    """A context for what came with a run: its values name libraries and trusted modules, none of the working folder."""
+    own = os.environ.pop(OWN, "")
+    set_parsing_settings(import_path_denylist=own.split(), import_path_allowlist=modules_in(TRUSTED))
+    try:
+        yield
+    finally:
+        os.environ[OWN] = own
+        set_parsing_settings(import_path_allowlist=own.split())
+
+
+class _Guard:
+    """Finds no module, but refuses those that Python would import from the working folder and nobody trusts."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
+        """Refuse a module of the working folder that is not own, and what has no ``__init__.py`` in one that is.
+
+        Raises:
+            ModuleNotFoundError: Such a module is asked for.
+        """
+        top = name.partition(".")[0]
+        if top in {module.partition(".")[0] for module in modules_in(TRUSTED)}:
+            return
+        spec = PathFinder.find_spec(name, path) if path is None or top in modules_in(OWN) else None
+        bare = spec is not None and spec.origin is None
+        if spec is not None and (bare if top in modules_in(OWN) else path is None and lies_here(name)):
+            raise ModuleNotFoundError(f"No module named '{name}' but in the working folder, which no --trust names")
+
+
+_GUARD = _Guard()
+
+
+def lies_here(name: str) -> bool:
+    """Whether Python would import a top-level name from the working folder, not a module of that name elsewhere."""
+    spec = PathFinder.find_spec(name) if name.isidentifier() else None
+    places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or [])]
+    inside = Path.cwd() / name
+    return any(place and Path(place) in (inside, inside / "__init__.py", inside.with_suffix(".py")) for place in places)
