@@ -261,8 +261,25 @@ class Evaluation(pl.Callback, ABC):
         self._log(trainer, pl_module, columns[judged], last=True)
         remark = self.remark(trainer, columns[judged])
         if log_dir is not None:
-            run = Measured(trainer, pl_module, network, weights, Path(log_dir), scores, columns, judged)
-            self.told = write_results(self, run, remark)
+            second = {"second_reference": self.second.source} if self.second else {}
+            run = Measured(
+                trainer=trainer,
+                module=pl_module,
+                weights=weights,
+                folder=Path(log_dir),
+                scores=scores,
+                columns=columns,
+                judged=judged,
+                reference=self.reference,
+                definition=self.definition,
+                facts=self.scoring_facts(trainer, network) | second,
+                limit=self.rows,
+                examples=self.examples(trainer, scores) if self.before else [],
+                remark=remark,
+                seconds=self.seconds,
+            )
+            self.write_files(run)
+            self.told = write_results(run)
         # Last: an output that takes nothing any more, as of a closed terminal, must cost no results.
         title = f"{data_of(trainer).name}, {type(pl_module).__name__}, {trainer.global_step} iterations"
         self.ending = Ending(f"{title}, definition {self.definition}", columns, remark)

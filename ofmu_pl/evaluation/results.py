@@ -1,11 +1,8 @@
 """Writes what an evaluation found of a run: ``results.json``, the model card and the audit page."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lightning.pytorch.utilities import rank_zero_info
 
@@ -20,37 +17,32 @@ from ofmu_pl.support.records.reading import Entries
 from ofmu_pl.support.records.results import RESULTS, Cost, Interim, ReferenceRecord, Results
 from ofmu_pl.training.record import peak_memory
 
-if TYPE_CHECKING:
-    from ofmu_pl.evaluation.base import Evaluation
 
-
-def write_results(evaluation: Evaluation, run: Measured, remark: str | None) -> Account | None:
+def write_results(run: Measured) -> Account | None:
     """Write the run's files, ``results.json`` last; returns the account, where there is a model before."""
-    trainer, module, columns, r = run.trainer, run.module, run.columns, evaluation.reference
+    trainer, module, columns, r = run.trainer, run.module, run.columns, run.reference
     data, told = data_of(trainer), None
-    evaluation.write_files(run)
     facts = provenance(data, method=type(module).__name__, steps=trainer.global_step, seed=data.seed)
-    facts |= {"weights": run.weights, **evaluation.scoring_facts(trainer, run.network)}
-    facts |= {"second_reference": evaluation.second.source} if evaluation.second else {}
-    if evaluation.before:
+    facts |= {"weights": run.weights, **run.facts}
+    if "before" in columns:
         target, here = getattr(module.recipe, "path", None), os.path.relpath(".", run.folder)
         facts |= {"target": str(target), STARTED_IN: here}  # for attacks
-        told = account(run, facts, evaluation.examples(trainer, run.scores), evaluation.rows)
+        told = account(run, facts)
         write_card(told)
         write_audit(run.folder / AUDIT, told)
     Results(
-        definition=evaluation.definition,
+        definition=run.definition,
         metrics=as_dicts(columns[run.judged]),
         before=as_dicts(columns.get("before", {})),
         reference=ReferenceRecord(r.source, r.model, r.evaluation, as_dicts(columns["retrained"])) if r else None,
         history=[Interim(**entry) for entry in module.record.history],
         curves=module.record.curves,
         data={name: asdict(lengths) for name, lengths in data.lengths.items()},
-        remark=remark,
+        remark=run.remark,
         provenance=facts,
         cost=Cost(
-            training_seconds=evaluation.seconds["training"],
-            evaluation_seconds=evaluation.seconds["evaluation"],
+            training_seconds=run.seconds["training"],
+            evaluation_seconds=run.seconds["evaluation"],
             gradient_evaluations=float(module.gradient_evaluations),
             peak_memory_bytes=peak_memory(module.device),
         ),
