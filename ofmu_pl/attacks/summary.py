@@ -8,9 +8,10 @@ from itertools import chain
 
 import numpy as np
 
-from ofmu_pl.attacks.base import HELD_OUT, RETRAINED, TARGET, UNLEARNED, Attack, Finding, Findings, mean_curve
+from ofmu_pl.attacks.base import Attack, Finding, Findings, mean_curve
 from ofmu_pl.metrics.bootstrap import LEVEL, difference, interval
 from ofmu_pl.metrics.result import Metric
+from ofmu_pl.support.records.models import HELD_OUT, RETRAINED, TARGET, UNLEARNED
 from ofmu_pl.support.records.reading import Entries
 from ofmu_pl.support.records.results import AttackRecord
 

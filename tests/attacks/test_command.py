@@ -11,13 +11,13 @@ from scipy import stats
 
 from ofmu_pl import Attack, Confidence, DepthScore, Finding, Metric, Prompts, Relearn
 from ofmu_pl.attacks.attacked import of_models, of_run, runs_below
-from ofmu_pl.attacks.base import MODELS, SECOND
 from ofmu_pl.attacks.command import _attempts, attack
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.cli.commands import main
 from ofmu_pl.data import Authors
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.records.models import MODELS, SECOND
 from ofmu_pl.support.records.results import AttacksRecord
 from tests.cli.conftest import TINY, renumber, the_error
 from tests.helpers.folders import IMAGE_BEFORE, IMAGE_GOAL, results, write
