@@ -23,6 +23,7 @@ from ofmu_pl.metrics.alignment import ALIGNMENT
 from ofmu_pl.metrics.lume import official
 from ofmu_pl.metrics.own import OwnMetric, check_own, with_own
 from ofmu_pl.metrics.result import MetricResult, by_name
+from ofmu_pl.metrics.verdicts import with_verdicts
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.provenance import weights_hash
@@ -257,7 +258,11 @@ class Evaluation(pl.Callback, ABC):
         if not trainer.is_global_zero:
             return
         sides = {"before": self.before, judged: scores, "retrained": self.reference.scores if self.reference else {}}
-        columns = {name: self._all_metrics(trainer, side, name) for name, side in sides.items() if side}
+        columns: dict[str, Metrics] = {}
+        for name, side in sides.items():
+            if side:
+                found = self._all_metrics(trainer, side, name)
+                columns[name] = found if name == "retrained" else with_verdicts(found, columns.get("before", {}))
         self._log(trainer, pl_module, columns[judged], last=True)
         remark = self.remark(trainer, columns[judged])
         if log_dir is not None:
