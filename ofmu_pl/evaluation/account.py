@@ -13,7 +13,7 @@ from ofmu_pl.data.base import PairedDataModule, data_of
 from ofmu_pl.data.of_run import said_of_run
 from ofmu_pl.data.text_files import NO_HOLDOUT
 from ofmu_pl.evaluation.plain import HEADINGS, KNOWN, Statement, one_sided, statements
-from ofmu_pl.evaluation.reference import Facts, Reference, Scored
+from ofmu_pl.evaluation.reference import Facts, Scored
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics.nearness import in_words
 from ofmu_pl.modules.base import UnlearningModule
@@ -141,19 +141,10 @@ class Account:
         return says if kept else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """A run whose model has just been measured, and how.
+class Measured(NamedTuple):
+    """A run whose model has just been measured: ``columns`` of metrics, of which ``judged`` is this model's.
 
-    Attributes:
-        weights: Hash of the network's weights, computed before: that takes all ranks, and the first one writes.
-        columns: Metrics by model, of which ``judged`` is this one.
-        reference: The retrained model; ``None``: there is none.
-        facts: How the models were scored.
-        limit: Most rows of a set that were scored; ``None``: all.
-        examples: Forgotten rows to read.
-        remark: What the numbers do not say by themselves; ``None``: nothing.
-        seconds: Time of ``training`` and of ``evaluation``.
+    ``weights``, the hash of the network's weights, was computed before: that takes all ranks, and the first one writes.
     """
 
     trainer: pl.Trainer
@@ -163,17 +154,10 @@ class Measured:
     scores: Scored
     columns: dict[str, Metrics]
     judged: str
-    reference: Reference | None
-    definition: str
-    facts: Facts
-    limit: int | None
-    examples: list[Example]
-    remark: str | None
-    seconds: dict[str, float]
 
 
-def account(run: Measured, provenance: Facts) -> Account:
-    """Give account of a run that had a model before."""
+def account(run: Measured, facts: Facts, examples: list[Example], limit: int | None) -> Account:
+    """Give account of a run that had a model before, with at most ``limit`` rows of a set."""
     data, module, retrained = data_of(run.trainer), run.module, run.columns.get("retrained", {})
     config, after = getattr(module.network, "config", None), run.columns[run.judged]
     path = getattr(module.recipe, "path", None) or getattr(config, "_name_or_path", None) or None
@@ -191,10 +175,10 @@ def account(run: Measured, provenance: Facts) -> Account:
         before=run.columns["before"],
         after=after,
         retrained=retrained,
-        untested=_untested(data, after, bool(retrained), run.limit, module.watches_held_out),
+        untested=_untested(data, after, bool(retrained), limit, module.watches_held_out),
         model=exported(run.trainer, run.folder),
-        examples=run.examples,
-        provenance=provenance,
+        examples=examples,
+        provenance=facts,
         date=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC").lstrip("0"),
     )
 

@@ -16,7 +16,7 @@ from ofmu_pl.data.base import PairedDataModule, data_of
 from ofmu_pl.evaluation.account import Account, Example, Measured, remark_of
 from ofmu_pl.evaluation.gradient_alignment import alignment_rows, both_know, gradient_alignment
 from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Facts, Reference, Scored, worse_than_chance
-from ofmu_pl.evaluation.results import as_dicts, tell_where, write_results
+from ofmu_pl.evaluation.results import as_dicts, facts_of, tell, tell_where, write_results
 from ofmu_pl.evaluation.table import Ending, Metrics, print_table
 from ofmu_pl.metrics import ImageScores, SetScores
 from ofmu_pl.metrics.alignment import ALIGNMENT
@@ -266,25 +266,12 @@ class Evaluation(pl.Callback, ABC):
         self._log(trainer, pl_module, columns[judged], last=True)
         remark = self.remark(trainer, columns[judged])
         if log_dir is not None:
-            second = {"second_reference": self.second.source} if self.second else {}
-            run = Measured(
-                trainer=trainer,
-                module=pl_module,
-                weights=weights,
-                folder=Path(log_dir),
-                scores=scores,
-                columns=columns,
-                judged=judged,
-                reference=self.reference,
-                definition=self.definition,
-                facts=self.scoring_facts(trainer, network) | second,
-                limit=self.rows,
-                examples=self.examples(trainer, scores) if self.before else [],
-                remark=remark,
-                seconds=self.seconds,
-            )
+            run = Measured(trainer, pl_module, weights, Path(log_dir), scores, columns, judged)
             self.write_files(run)
-            self.told = write_results(run)
+            facts = facts_of(run, self.scoring_facts(trainer, network), self.second)
+            if self.before:
+                self.told = tell(run, facts, self.examples(trainer, scores), self.rows)
+            write_results(run, facts, self.reference, self.definition, remark, self.seconds)
         # Last: an output that takes nothing any more, as of a closed terminal, must cost no results.
         title = f"{data_of(trainer).name}, {type(pl_module).__name__}, {trainer.global_step} iterations"
         self.ending = Ending(f"{title}, definition {self.definition}", columns, remark)

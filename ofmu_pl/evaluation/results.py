@@ -7,9 +7,10 @@ from pathlib import Path
 from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.data.base import data_of
-from ofmu_pl.evaluation.account import Account, Measured, account
+from ofmu_pl.evaluation.account import Account, Example, Measured, account
 from ofmu_pl.evaluation.audit import write_audit
 from ofmu_pl.evaluation.card import write_card
+from ofmu_pl.evaluation.reference import Facts, Reference
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.support.pages import AUDIT
 from ofmu_pl.support.provenance import STARTED_IN, provenance
@@ -18,36 +19,47 @@ from ofmu_pl.support.records.results import RESULTS, Cost, Interim, ReferenceRec
 from ofmu_pl.training.record import peak_memory
 
 
-def write_results(run: Measured) -> Account | None:
-    """Write the run's files, ``results.json`` last; returns the account, where there is a model before."""
-    trainer, module, columns, r = run.trainer, run.module, run.columns, run.reference
-    data, told = data_of(trainer), None
-    facts = provenance(data, method=type(module).__name__, steps=trainer.global_step, seed=data.seed)
-    facts |= {"weights": run.weights, **run.facts}
-    if "before" in columns:
-        target, here = getattr(module.recipe, "path", None), os.path.relpath(".", run.folder)
-        facts |= {"target": str(target), STARTED_IN: here}  # for attacks
-        told = account(run, facts)
-        write_card(told)
-        write_audit(run.folder / AUDIT, told)
+def facts_of(run: Measured, scoring: Facts, second: Reference | None) -> Facts:
+    """Where a run's numbers come from, ``scoring`` being how models were scored; and what attacks need to go on."""
+    data, module = data_of(run.trainer), run.module
+    facts = provenance(data, method=type(module).__name__, steps=run.trainer.global_step, seed=data.seed)
+    facts |= {"weights": run.weights, **scoring}
+    facts |= {"second_reference": second.source} if second else {}
+    if "before" in run.columns:
+        facts |= {"target": str(getattr(module.recipe, "path", None)), STARTED_IN: os.path.relpath(".", run.folder)}
+    return facts
+
+
+def tell(run: Measured, facts: Facts, examples: list[Example], limit: int | None) -> Account:
+    """Write the card and the audit page of a run that had a model before; returns what they tell."""
+    told = account(run, facts, examples, limit)
+    write_card(told)
+    write_audit(run.folder / AUDIT, told)
+    return told
+
+
+def write_results(
+    run: Measured, facts: Facts, r: Reference | None, definition: str, remark: str | None, seconds: dict[str, float]
+) -> None:
+    """Write ``results.json``, the last of a run's files; ``r`` is the retrained model."""
+    module, columns = run.module, run.columns
     Results(
-        definition=run.definition,
+        definition=definition,
         metrics=as_dicts(columns[run.judged]),
         before=as_dicts(columns.get("before", {})),
         reference=ReferenceRecord(r.source, r.model, r.evaluation, as_dicts(columns["retrained"])) if r else None,
         history=[Interim(**entry) for entry in module.record.history],
         curves=module.record.curves,
-        data={name: asdict(lengths) for name, lengths in data.lengths.items()},
-        remark=run.remark,
+        data={name: asdict(lengths) for name, lengths in data_of(run.trainer).lengths.items()},
+        remark=remark,
         provenance=facts,
         cost=Cost(
-            training_seconds=run.seconds["training"],
-            evaluation_seconds=run.seconds["evaluation"],
+            training_seconds=seconds["training"],
+            evaluation_seconds=seconds["evaluation"],
             gradient_evaluations=float(module.gradient_evaluations),
             peak_memory_bytes=peak_memory(module.device),
         ),
     ).write(run.folder / RESULTS)
-    return told
 
 
 def tell_where(folder: Path, unlearned: str | None) -> None:
