@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from ofmu_pl.evaluation.plain import verdicts
 from ofmu_pl.metrics import interval
 from ofmu_pl.metrics.bootstrap import LEVEL, difference, wilson
 from ofmu_pl.metrics.membership import auc_interval, auc_result
 from ofmu_pl.metrics.per_example import compared, null
 from ofmu_pl.metrics.result import Metric, by_name
+from ofmu_pl.metrics.verdicts import verdicts
 from ofmu_pl.report.claims import directions
 
 PAGE = Path(__file__).parents[1] / "docs/results/statistics.md"

@@ -8,9 +8,9 @@ import pytest
 
 from ofmu_pl.cli.closing import ATTACK, ROWS
 from ofmu_pl.evaluation.table import figure
-from ofmu_pl.report.attacks import TARGET, UNLEARNED
 from ofmu_pl.report.runs import Finding, Findings
 from ofmu_pl.support.records.manifest import MethodRecord
+from ofmu_pl.support.records.models import TARGET, UNLEARNED
 from ofmu_pl.support.records.results import ReferenceRecord, Results
 from tests.helpers.folders import Benchmark, table
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from lightning.pytorch.utilities import rank_zero_warn
 
-from ofmu_pl.attacks.base import RETRAINED, UNLEARNED, Attack, Finding, Findings
+from ofmu_pl.attacks.base import Attack, Finding, Findings
 from ofmu_pl.support.escapes import say
+from ofmu_pl.support.records.models import RETRAINED, UNLEARNED
 from ofmu_pl.support.records.results import ACROSS, NULL, RESULTS, AcrossRecord, Results
 
 OVERALL = "score"

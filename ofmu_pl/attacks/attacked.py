@@ -8,7 +8,6 @@ from typing import Any
 from huggingface_hub import snapshot_download
 from torch import nn
 
-from ofmu_pl.attacks.base import RETRAINED, SECOND, TARGET, UNLEARNED
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.of_run import data_of_run, part_of_run, said_of_run
 from ofmu_pl.data.text_base import TextDataModule
@@ -22,6 +21,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.hub import offline
 from ofmu_pl.support.provenance import STARTED_IN
 from ofmu_pl.support.records.manifest import MANIFEST, SEARCH
+from ofmu_pl.support.records.models import RETRAINED, SECOND, TARGET, UNLEARNED
 from ofmu_pl.support.records.results import RESULTS, Results
 
 CONFIG = "config.yaml"

@@ -22,14 +22,6 @@ import numpy as np
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.metrics.result import Metric
 
-UNLEARNED, RETRAINED, TARGET = MODELS = ("unlearned", "retrained", "target")
-"""The model that was attacked, the one that never saw the forgotten rows, and the one that forgot nothing."""
-SECOND = "second retrained"
-"""One more retrained model, where it is at hand: how far two models are apart that hold nothing."""
-
-HELD_OUT = "held_out"
-"""Stands in for a retrained model that is not at hand: the unlearned model, asked for held-out rows."""
-
 
 @dataclass
 class Finding:

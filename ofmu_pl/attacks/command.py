@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 
 from ofmu_pl.attacks.across import Found, across
 from ofmu_pl.attacks.attacked import Attacked, of_models, of_run, runs_below
-from ofmu_pl.attacks.base import HELD_OUT, MODELS, SECOND, UNLEARNED, Attack, Finding
+from ofmu_pl.attacks.base import Attack, Finding
 from ofmu_pl.attacks.subject import Subject, usable_device
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.attacks.table import print_attacks
@@ -26,6 +26,7 @@ from ofmu_pl.support.files import file_hash, leads_out, replacing
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept, read_record, renew_sum
 from ofmu_pl.support.pages import AUDIT, CARD, renewed
 from ofmu_pl.support.provenance import PACKAGES, code_of, config_hash, provenance, versions, weights_hash
+from ofmu_pl.support.records.models import HELD_OUT, MODELS, SECOND, UNLEARNED
 from ofmu_pl.support.records.results import ATTACKS, AttacksRecord
 from ofmu_pl.support.variables import expanded
 

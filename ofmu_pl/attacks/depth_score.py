@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ofmu_pl.attacks.base import RETRAINED, TARGET, Attack, Finding, unless_finite
+from ofmu_pl.attacks.base import Attack, Finding, unless_finite
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.data.encoded import Encoded, Row
 from ofmu_pl.data.own_files import read_source
@@ -20,6 +20,7 @@ from ofmu_pl.metrics.result import Metric
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.networks.layers import all_hidden_states, layers_of, patched
 from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.records.models import RETRAINED, TARGET
 from ofmu_pl.support.variables import expanded
 
 LEFT = Metric("depth_left", higher_is_better=False, group="attacks")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ofmu_pl.attacks.asking import question_rows
-from ofmu_pl.attacks.base import RETRAINED, TARGET, UNLEARNED, Finding, Findings, mean_curve
+from ofmu_pl.attacks.base import Finding, Findings, mean_curve
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.tuning import Draw, TrainingAttack, drawn, sides, stream
 from ofmu_pl.data.encoded import Encoded, piece
@@ -23,6 +23,7 @@ from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.records.models import RETRAINED, TARGET, UNLEARNED
 from ofmu_pl.support.variables import expanded
 
 FORGET, RETAIN, QUESTIONS, FORM = SOURCES = ("forget", "retain", "questions", "form")

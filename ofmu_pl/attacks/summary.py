@@ -8,9 +8,11 @@ from itertools import chain
 
 import numpy as np
 
-from ofmu_pl.attacks.base import HELD_OUT, RETRAINED, TARGET, UNLEARNED, Attack, Finding, Findings, mean_curve
+from ofmu_pl.attacks.base import Attack, Finding, Findings, mean_curve
 from ofmu_pl.metrics.bootstrap import LEVEL, difference, interval
 from ofmu_pl.metrics.result import Metric
+from ofmu_pl.metrics.returns import verdict_of
+from ofmu_pl.support.records.models import HELD_OUT, RETRAINED, TARGET, UNLEARNED
 from ofmu_pl.support.records.reading import Entries
 from ofmu_pl.support.records.results import AttackRecord
 
@@ -34,7 +36,7 @@ def summary(attack: Attack, found: Findings, seeds: list[int]) -> AttackRecord:
         why = " ".join(f.broken for f in findings if f.broken)
         if why:
             broken[model] = why
-    return AttackRecord(
+    record = AttackRecord(
         settings={"class": type(attack).__name__, **attack.settings},
         seeds=seeds,
         x_label=attack.x_label,
@@ -51,6 +53,8 @@ def summary(attack: Attack, found: Findings, seeds: list[int]) -> AttackRecord:
         zero_control=attack.zero_control,
         date=datetime.now(UTC).strftime("%d %B %Y").lstrip("0"),
     )
+    record.verdict = verdict_of(record)
+    return record
 
 
 def _metrics(attack: Attack, findings: Sequence[Finding]) -> Entries:

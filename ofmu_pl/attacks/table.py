@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from ofmu_pl.attacks.base import HELD_OUT, MODELS
 from ofmu_pl.evaluation.table import between, figure, left_table
+from ofmu_pl.support.records.models import HELD_OUT, MODELS
 from ofmu_pl.support.records.results import AttacksRecord
 from ofmu_pl.support.terminal import console
 

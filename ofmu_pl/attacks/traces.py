@@ -7,10 +7,11 @@ Two retrained models can be told apart, too, which is what the figure stands bes
 import numpy as np
 
 from ofmu_pl.attacks.asking import ask, log_probabilities, question_rows
-from ofmu_pl.attacks.base import RETRAINED, SECOND, Attack, Finding, unless_finite
+from ofmu_pl.attacks.base import Attack, Finding, unless_finite
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.records.models import RETRAINED, SECOND
 
 AUC = Metric("traces_auc", higher_is_better=False, group="attacks")
 NULL = Metric("traces_null", higher_is_better=False, group="attacks")

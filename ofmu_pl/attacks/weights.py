@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from torch import nn
 
-from ofmu_pl.attacks.base import TARGET, UNLEARNED, Attack, Finding, Findings
+from ofmu_pl.attacks.base import Attack, Finding, Findings
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.records.models import TARGET, UNLEARNED
 
 Change = Callable[[nn.Module], list[str]]
 """Changes a model's weights in place, and gives the names of the layers that it changed."""

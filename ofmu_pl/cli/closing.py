@@ -4,9 +4,8 @@ from pathlib import Path
 
 from ofmu_pl.evaluation.table import Metrics, figure, print_table
 from ofmu_pl.metrics.result import MetricResult
-from ofmu_pl.report.attacks import TARGET, UNLEARNED
-from ofmu_pl.report.runs import RETRAINED
 from ofmu_pl.support.escapes import say
+from ofmu_pl.support.records.models import RETRAINED, TARGET, UNLEARNED
 from ofmu_pl.support.records.reading import Entries
 from ofmu_pl.support.records.results import ATTACKS, RESULTS, AttacksRecord, Results
 

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import lightning.pytorch as pl
-from torch import nn
 
 from ofmu_pl.data.base import PairedDataModule, data_of
 from ofmu_pl.data.of_run import said_of_run
 from ofmu_pl.data.text_files import NO_HOLDOUT
-from ofmu_pl.evaluation.plain import HEADINGS, LEFT, Statement, changes, one_sided, statements, verdicts
+from ofmu_pl.evaluation.plain import HEADINGS, KNOWN, Statement, one_sided, statements
 from ofmu_pl.evaluation.reference import Facts, Scored
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics.nearness import in_words
@@ -53,6 +52,8 @@ class Account:
         in_words: What the method did, in plain words.
         options: The method's options by name; empty where there is no configuration.
         gradients: Number of gradients of one batch's loss.
+        before: Metrics of the model before the run, with verdicts.
+        after: Metrics of the model after it, with verdicts and changes.
         model: Folder of the exported model; ``None``: it was not exported.
         examples: Forgotten rows to read; empty unless texts were asked for.
         untested: What the run did not test, beside what ``attacked`` says.
@@ -102,15 +103,15 @@ class Account:
 
     def _counted(self) -> list[str]:
         """How many tests of what is forgotten found what; those that passed before the run, too, are not counted."""
-        judged, earlier = verdicts(self.after), verdicts(self.before)
-        told = [name for name in judged if self.after[name].group in ("forgotten", "attacks")]
-        few = [name for name in told if judged[name] == "too few"]
-        alike = [name for name in told if judged[name] == earlier.get(name) == "no difference"]
-        tests = [judged[name] for name in told if name not in few + alike]
+        told = {name: r.verdict for name, r in self.after.items() if r.verdict and r.group in ("forgotten", "attacks")}
+        few = [name for name, verdict in told.items() if verdict == "too few"]
+        passed = [name for name, r in self.before.items() if r.verdict == "no difference"]
+        alike = [name for name, verdict in told.items() if verdict == "no difference" and name in passed]
+        tests = [verdict for name, verdict in told.items() if name not in few + alike]
         said = ["No test of what is forgotten can be counted: none has a goal and told it from the model before."]
         if tests:
             counts = [f"{tests.count('no difference') or 'none'} found no difference from the goal"]
-            counts += [f"{tests.count(v)} found that {v} than there should be" for v in LEFT if v in tests]
+            counts += [f"{tests.count(v)} found that {v} than there should be" for v in KNOWN if v in tests]
             said = [f"Of {len(tests)} tests of what is forgotten, {', '.join(counts)}."]
         if few or alike:
             said.append(
@@ -133,8 +134,8 @@ class Account:
 
     def _kept(self) -> str | None:
         """What became worse of what must stay."""
-        kept = changes(self.after, self.before)
-        fallen = [name for name, how in kept.items() if how == "worse"]
+        kept = {name: r.change for name, r in self.after.items() if r.change}
+        fallen = [name for name, change in kept.items() if change == "worse"]
         named = f" ({', '.join(fallen)})" if fallen else ""
         says = f"Of {len(kept)} measures of what must stay, {len(fallen) or 'none'} became worse{named}."
         return says if kept else None
@@ -148,7 +149,6 @@ class Measured(NamedTuple):
 
     trainer: pl.Trainer
     module: UnlearningModule
-    network: nn.Module
     weights: str
     folder: Path
     scores: Scored

@@ -9,7 +9,9 @@ from markupsafe import Markup
 
 from ofmu_pl.evaluation.plain import ends, joined, shown
 from ofmu_pl.metrics.result import Metric, MetricResult
+from ofmu_pl.metrics.returns import verdict_of
 from ofmu_pl.support.pages import AUDIT, marks, plain, templates
+from ofmu_pl.support.records.models import CONTROLS, HELD_OUT, RETRAINED, SECOND, TARGET, UNLEARNED
 from ofmu_pl.support.records.results import AttackRecord, AttacksRecord
 
 UNTRIED = {
@@ -32,14 +34,27 @@ ALWAYS = (
 TEXT = ("wording", "search", "samples")
 """Those of texts alone."""
 PARTS = ("attacks in short", "what attacks found", "what attacks test")
-UNLEARNED, TARGET, SECOND = "unlearned", "target", "second retrained"
-THAN = {"retrained": "the retrained model", "held_out": "held-out rows"}
-"""Controls of a record, the better one first."""
-NAMES = {UNLEARNED: "unlearned model", **THAN, SECOND: "a second one", TARGET: "the model before"}
+NAMES = {
+    UNLEARNED: "unlearned model",
+    RETRAINED: "the retrained model",
+    HELD_OUT: "held-out rows",
+    SECOND: "a second one",
+    TARGET: "the model before",
+}
+WHY = {
+    "no control": "there was nothing to compare with",
+    "no target": "the model before was not at hand",
+    "no way": "the model before gave no more than {than}, or one of them broke",
+    "zero control": "{than} is at 0 by construction, and no second one would be",
+    "no interval": "how much is chance is not known",
+    "all or nothing": "its interval holds both nothing and all",
+    "broken": "it broke the model",
+}
+"""Why an attack could not tell, by its verdict (``metrics.returns``)."""
 
 
 class Told(NamedTuple):
-    """What one attack found; ``verdict``: ``more`` or ``less`` than its control, ``no`` difference, or none."""
+    """What one attack found, in words; ``verdict``: ``more``, ``less``, ``no``, or empty where it could not tell."""
 
     asks: str
     found: dict[str, MetricResult]
@@ -64,35 +79,19 @@ def parts(page: str, modality: str, record: AttacksRecord | None = None) -> dict
 
 
 def _told(a: AttackRecord) -> Told:
-    """What an attack found, and whether it is more than on its control."""
+    """What an attack found, and whether it is more than on its control, in words."""
     found = {model: _result(entries.get(a.found, {})) for model, entries in a.metrics.items()}
-    control = next((m for m in THAN if m in found), "")
-    than, share = THAN.get(control, ""), _result(a.returns)
-    low, high = share.interval or (math.nan, math.nan)
-    before, theirs = (found.get(model, _result({})).value for model in (TARGET, control))
-    more = theirs - before if found[UNLEARNED].higher_is_better else before - theirs
-    reasons: dict[str, object] = {
-        "there was nothing to compare with": not control,
-        "the model before was not at hand": TARGET not in found,
-        f"the model before gave no more than {than}, or one of them broke": not more > 0 or {*a.broken} - {UNLEARNED},
-        f"{than} is at 0 by construction, and no second one would be": a.zero_control,
-        "how much is chance is not known": share.interval is None,
-        "its interval holds both nothing and all": low <= 0 and high >= 1,
-        "it broke the model": low <= 0 and UNLEARNED in a.broken,
-    }
-    why = next((why for why, holds in reasons.items() if holds), "")
-    second = found.get(SECOND)
-    apart = 0.0 if why or second is None else abs(second.value - theirs) / more  # of two that hold nothing
-    verdict = "" if why else "more" if low > apart else "less" if high < -apart else "no"
-    unless = ", unless retrained models differ by as much" if control == "retrained" and second is None else ""
-    meaning = {
-        "": f"It could not tell: {why}.",
+    control, second, verdict = next((m for m in CONTROLS if m in found), ""), SECOND in found, verdict_of(a)
+    than = NAMES.get(control, "")
+    unless = ", unless retrained models differ by as much" if control == RETRAINED and not second else ""
+    meanings = {
         "more": f"More than on {than}: something is left{unless}.",
         "less": f"Less than on {than}, which gives the forgetting away{unless}.",
         "no": f"No difference from {than} was found{' that a second one lacks' if second else ''}.",
     }
+    meaning = meanings.get(verdict) or f"It could not tell: {WHY.get(verdict, 'why is not known').format(than=than)}."
     asks = UNTRIED.get(a.tests, "").partition(":")[0].rstrip(".")
-    return Told(asks, found, than, share, verdict, meaning[verdict])
+    return Told(asks, found, than, _result(a.returns), verdict if verdict in meanings else "", meaning)
 
 
 def _result(entry: dict[str, Any]) -> MetricResult:

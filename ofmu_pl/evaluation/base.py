@@ -16,13 +16,14 @@ from ofmu_pl.data.base import PairedDataModule, data_of
 from ofmu_pl.evaluation.account import Account, Example, Measured, remark_of
 from ofmu_pl.evaluation.gradient_alignment import alignment_rows, both_know, gradient_alignment
 from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Facts, Reference, Scored, worse_than_chance
-from ofmu_pl.evaluation.results import as_dicts, tell_where, write_results
+from ofmu_pl.evaluation.results import as_dicts, facts_of, tell, tell_where, write_results
 from ofmu_pl.evaluation.table import Ending, Metrics, print_table
 from ofmu_pl.metrics import ImageScores, SetScores
 from ofmu_pl.metrics.alignment import ALIGNMENT
 from ofmu_pl.metrics.lume import official
 from ofmu_pl.metrics.own import OwnMetric, check_own, with_own
 from ofmu_pl.metrics.result import MetricResult, by_name
+from ofmu_pl.metrics.verdicts import with_verdicts
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.provenance import weights_hash
@@ -257,12 +258,20 @@ class Evaluation(pl.Callback, ABC):
         if not trainer.is_global_zero:
             return
         sides = {"before": self.before, judged: scores, "retrained": self.reference.scores if self.reference else {}}
-        columns = {name: self._all_metrics(trainer, side, name) for name, side in sides.items() if side}
+        columns: dict[str, Metrics] = {}
+        for name, side in sides.items():
+            if side:
+                found = self._all_metrics(trainer, side, name)
+                columns[name] = found if name == "retrained" else with_verdicts(found, columns.get("before", {}))
         self._log(trainer, pl_module, columns[judged], last=True)
         remark = self.remark(trainer, columns[judged])
         if log_dir is not None:
-            run = Measured(trainer, pl_module, network, weights, Path(log_dir), scores, columns, judged)
-            self.told = write_results(self, run, remark)
+            run = Measured(trainer, pl_module, weights, Path(log_dir), scores, columns, judged)
+            self.write_files(run)
+            facts = facts_of(run, self.scoring_facts(trainer, network), self.second)
+            if self.before:
+                self.told = tell(run, facts, self.examples(trainer, scores), self.rows)
+            write_results(run, facts, self.reference, self.definition, remark, self.seconds)
         # Last: an output that takes nothing any more, as of a closed terminal, must cost no results.
         title = f"{data_of(trainer).name}, {type(pl_module).__name__}, {trainer.global_step} iterations"
         self.ending = Ending(f"{title}, definition {self.definition}", columns, remark)

@@ -1,20 +1,12 @@
 """Metrics in plain words: a number, its interval, and how it lies to its goal, as a person reads them."""
 
 import math
-from typing import Literal, NamedTuple
-
-from scipy.stats import norm
+from typing import NamedTuple
 
 from ofmu_pl.evaluation.table import Metrics
-from ofmu_pl.metrics.bootstrap import LEVEL, difference, holm
-from ofmu_pl.metrics.result import Metric, MetricResult
+from ofmu_pl.metrics.result import Change, Metric, MetricResult, Verdict
 
-Verdict = Literal["no difference", "more is left", "less is left", "above the goal", "below the goal", "too few", ""]
-"""How a value lies to its goal; empty where there is no goal, or values of rows are not known. Too few: of so many rows
-no values could differ from it."""
-Change = Literal["worse", "better", "unchanged", "too few"]
-LEFT: tuple[Verdict, ...] = ("more is left", "less is left")
-MEANINGS: dict[str, str] = {
+MEANINGS: dict[Verdict, str] = {
     "no difference": "No difference from the goal was found.",
     "more is left": "More is left than there should be.",
     "less is left": "Less is left than there should be: what is avoided stands out, which can give it away.",
@@ -40,9 +32,10 @@ ROWS = {
     "forgotten": "the forgotten rows",
     "unseen": "rows that the model has never seen",
     "kept": "rows that must stay",
+    "real_authors": "questions about real authors",
+    "world_facts": "questions about world facts",
 }
-SETS = {"ra_": "questions about real authors", "wf_": "questions about world facts"}
-"""What sentences call the rows of a group, and of a set, by the beginning of its metrics' names."""
+"""What sentences call the rows of a group, and of a set that has words of its own."""
 HEADINGS = {
     "attacks": "Can an attacker tell what is forgotten from what was never seen?",
     "forgotten": "What does the model still know of it?",
@@ -62,111 +55,50 @@ class Statement(NamedTuple):
     before: str | None
     goal: str | None
     """Goal with its name, such as ``50 % (chance)``."""
-    verdict: Verdict
+    verdict: Verdict | None
     meaning: str
 
 
 def statements(after: Metrics, before: Metrics, retrained: Metrics) -> dict[str, list[Statement]]:
     """Say what the tests found, by the question that they answer; held-out rows stand among the goals alone."""
     found: dict[str, list[Statement]] = {}
-    judged, changed = verdicts(after), changes(after, before)
     for group in dict.fromkeys([*HEADINGS, *(r.group for r in after.values() if r.group != "unseen")]):
         for name, r in after.items():
             if r.group != group or not r.metric.says:
                 continue
-            verdict, interval = judged.get(name, ""), ends(r)
-            rows = SETS.get(name[:3], ROWS.get(group, "these rows"))
+            interval = ends(r)
+            rows = ROWS.get(r.metric.rows or "", ROWS.get(group, "these rows"))
             value = shown(r.value, r) + (f" ({interval})" if interval else "")
             text = r.metric.says.format(value=value, rows=rows)
             was = shown(before[name].value, r) if name in before else None
-            goal = None if r.target is None else shown(r.target, r) + _whose(name, group, bool(retrained))
-            meaning = MEANINGS.get(verdict) or _untested(r, changed.get(name))
-            statement = Statement(name, text, was, goal, verdict, meaning)
+            goal = None if r.target is None else shown(r.target, r) + _whose(r, bool(retrained))
+            meaning = MEANINGS[r.verdict] if r.verdict else _untested(r)
+            statement = Statement(name, text, was, goal, r.verdict, meaning)
             found.setdefault(HEADINGS.get(group, "Other tests"), []).append(statement)
     return found
 
 
-def _whose(name: str, group: str, retrained: bool) -> str:
-    """Where a goal comes from: chance for choices, metrics named AUC, and attacks without a retrained model."""
-    if group == "choices" or name.endswith("AUC") or (group == "attacks" and not retrained):
+def _whose(r: MetricResult, retrained: bool) -> str:
+    """Where a goal comes from: chance where it is declared so, and for attacks without a retrained model."""
+    if r.metric.chance or (r.group == "attacks" and not retrained):
         return " (chance)"
     return " (the retrained model)" if retrained else " (held-out rows)"
 
 
-def _untested(r: MetricResult, changed: Change | None) -> str:
+def _untested(r: MetricResult) -> str:
     """A sentence on a value without a verdict."""
-    if changed:
-        return CHANGES[changed]
+    if r.change:
+        return CHANGES[r.change]
     if r.target is not None:
         return "It is no mean over rows, so how much of the difference is chance is not known."
     return "Higher is better." if r.higher_is_better else "Lower is better."
 
 
-def verdicts(metrics: Metrics) -> dict[str, Verdict]:
-    """How values lie to their goals, of those that have one and are means over rows.
-
-    A verdict is that of the difference from the goal's own values over the same rows (without a retrained model: over
-    held-out rows), by t-tests that are corrected for their number together (Holm).
-
-    >>> import numpy as np
-    >>> auc = Metric("mia_loss", higher_is_better=False, group="attacks")
-    >>> rows = np.linspace(0.02, 0.18, 20)
-    >>> verdicts({"mia_loss": auc.of_items(rows, goal=0.5)}), verdicts({"mia_loss": auc.of_items(rows, goal=0.11)})
-    ({'mia_loss': 'less is left'}, {'mia_loss': 'no difference'})
-    >>> verdicts({"mia_loss": auc.of_items(rows[:5], goal=0.5)})
-    {'mia_loss': 'too few'}
-    """
-    tests = {name: difference(r.away) for name, r in metrics.items() if r.away and math.isfinite(r.value)}
-    return {name: _verdict(metrics[name], differs) for name, differs in _decided(tests).items()}
-
-
-def _verdict(r: MetricResult, differs: bool | None) -> Verdict:
-    if not differs:
-        return "too few" if differs is None else "no difference"
-    above = r.value > (r.target or 0.0)
-    if r.group in ("forgotten", "attacks"):
-        return "less is left" if above == r.higher_is_better else "more is left"
-    return "above the goal" if above else "below the goal"
-
-
-def changes(after: Metrics, before: Metrics) -> dict[str, Change]:
-    """How values of what must stay changed, tested as ``verdicts`` are; those without intervals are left out."""
-    tests = {}
-    for name, r in after.items():
-        if r.group == "kept" and r.interval and name in before and before[name].interval:
-            tests[name] = _changed(r, before[name])
-    found: dict[str, Change] = {}
-    for name, differs in _decided(tests).items():
-        better = (after[name].value > before[name].value) == after[name].higher_is_better
-        found[name] = ("better" if better else "worse") if differs else "unchanged" if differs is False else "too few"
-    return found
-
-
-def _changed(r: MetricResult, was: MetricResult) -> tuple[float, float]:
-    """Test a change; gives p, and the least p that so many rows can give: by rows' values, or else by intervals."""
-    rows = r.less(was)
-    if rows:
-        return difference(rows)
-    widths = [x.interval[1] - x.interval[0] for x in (r, was) if x.interval]
-    return float(2 * norm.sf(2 * norm.ppf(0.975) * abs(r.value - was.value) / max(math.hypot(*widths), 1e-12))), 0.0
-
-
-def _decided(tests: dict[str, tuple[float, float]]) -> dict[str, bool | None]:
-    """Which of several differences are shown, after one correction; ``None``: the rows could not show any.
-
-    Tests that could not reject after the correction count for nothing in it (Tarone 1990).
-    """
-    able = {name: p for name, (p, least) in tests.items() if least * len(tests) <= LEVEL and not math.isnan(p)}
-    corrected = dict(zip(able, holm(list(able.values())), strict=True))
-    return {name: corrected[name] < LEVEL if name in able else None for name in tests}
-
-
 def one_sided(after: Metrics, than: str) -> str | None:
     """Say what tests of facts alone or whole answers alone find; ``None``: they agree, or one side has no verdict."""
-    judged = verdicts(after)
     worst = {}
     for what, names in SIDES.items():
-        found = [judged.get(name) for name in names]
+        found = [after[name].verdict for name in names if name in after]
         worst[what] = next((v for v in (*KNOWN, "no difference") if v in found), None)
     how = next((v for v in KNOWN if v in worst.values()), None)
     named = [what for what in SIDES if worst[what] == how]

@@ -1,18 +1,16 @@
 """Writes what an evaluation found of a run: ``results.json``, the model card and the audit page."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.data.base import data_of
-from ofmu_pl.evaluation.account import Account, Measured, account
+from ofmu_pl.evaluation.account import Account, Example, Measured, account
 from ofmu_pl.evaluation.audit import write_audit
 from ofmu_pl.evaluation.card import write_card
+from ofmu_pl.evaluation.reference import Facts, Reference
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.support.pages import AUDIT
 from ofmu_pl.support.provenance import STARTED_IN, provenance
@@ -20,42 +18,48 @@ from ofmu_pl.support.records.reading import Entries
 from ofmu_pl.support.records.results import RESULTS, Cost, Interim, ReferenceRecord, Results
 from ofmu_pl.training.record import peak_memory
 
-if TYPE_CHECKING:
-    from ofmu_pl.evaluation.base import Evaluation
+
+def facts_of(run: Measured, scoring: Facts, second: Reference | None) -> Facts:
+    """Where a run's numbers come from, ``scoring`` being how models were scored; and what attacks need to go on."""
+    data, module = data_of(run.trainer), run.module
+    facts = provenance(data, method=type(module).__name__, steps=run.trainer.global_step, seed=data.seed)
+    facts |= {"weights": run.weights, **scoring}
+    facts |= {"second_reference": second.source} if second else {}
+    if "before" in run.columns:
+        facts |= {"target": str(getattr(module.recipe, "path", None)), STARTED_IN: os.path.relpath(".", run.folder)}
+    return facts
 
 
-def write_results(evaluation: Evaluation, run: Measured, remark: str | None) -> Account | None:
-    """Write the run's files, ``results.json`` last; returns the account, where there is a model before."""
-    trainer, module, columns, r = run.trainer, run.module, run.columns, evaluation.reference
-    data, told = data_of(trainer), None
-    evaluation.write_files(run)
-    facts = provenance(data, method=type(module).__name__, steps=trainer.global_step, seed=data.seed)
-    facts |= {"weights": run.weights, **evaluation.scoring_facts(trainer, run.network)}
-    facts |= {"second_reference": evaluation.second.source} if evaluation.second else {}
-    if evaluation.before:
-        target, here = getattr(module.recipe, "path", None), os.path.relpath(".", run.folder)
-        facts |= {"target": str(target), STARTED_IN: here}  # for attacks
-        told = account(run, facts, evaluation.examples(trainer, run.scores), evaluation.rows)
-        write_card(told)
-        write_audit(run.folder / AUDIT, told)
+def tell(run: Measured, facts: Facts, examples: list[Example], limit: int | None) -> Account:
+    """Write the card and the audit page of a run that had a model before; returns what they tell."""
+    told = account(run, facts, examples, limit)
+    write_card(told)
+    write_audit(run.folder / AUDIT, told)
+    return told
+
+
+def write_results(
+    run: Measured, facts: Facts, r: Reference | None, definition: str, remark: str | None, seconds: dict[str, float]
+) -> None:
+    """Write ``results.json``, the last of a run's files; ``r`` is the retrained model."""
+    module, columns = run.module, run.columns
     Results(
-        definition=evaluation.definition,
+        definition=definition,
         metrics=as_dicts(columns[run.judged]),
         before=as_dicts(columns.get("before", {})),
         reference=ReferenceRecord(r.source, r.model, r.evaluation, as_dicts(columns["retrained"])) if r else None,
         history=[Interim(**entry) for entry in module.record.history],
         curves=module.record.curves,
-        data={name: asdict(lengths) for name, lengths in data.lengths.items()},
+        data={name: asdict(lengths) for name, lengths in data_of(run.trainer).lengths.items()},
         remark=remark,
         provenance=facts,
         cost=Cost(
-            training_seconds=evaluation.seconds["training"],
-            evaluation_seconds=evaluation.seconds["evaluation"],
+            training_seconds=seconds["training"],
+            evaluation_seconds=seconds["evaluation"],
             gradient_evaluations=float(module.gradient_evaluations),
             peak_memory_bytes=peak_memory(module.device),
         ),
     ).write(run.folder / RESULTS)
-    return told
 
 
 def tell_where(folder: Path, unlearned: str | None) -> None:

@@ -188,7 +188,7 @@ class TextEvaluation(Evaluation):
         if r is not None:
             r.save(run.folder / REFERENCE)
         elif not run.module.unlearns or run.trainer.state.fn != "fit":  # it can be another run's reference
-            facts = evaluation_facts(run.network, data, self._settings(run.trainer), run.weights)
+            facts = evaluation_facts(run.module.network, data, self._settings(run.trainer), run.weights)
             fits, source = run.trainer.state.fn == "fit", getattr(run.module.recipe, "path", None)
             model = provenance(data, streams=list(run.module.streams)) if fits else read_model_facts(str(source))
             aligned = metrics.get(ALIGNMENT.name)

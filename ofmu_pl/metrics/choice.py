@@ -11,8 +11,8 @@ from ofmu_pl.support.sets import is_document
 
 CHANCE = 0.25
 _RIGHT = "The model answers {value} of these multiple-choice questions rightly; 25 % is guessing."
-HAZARDOUS = Metric("accuracy", higher_is_better=False, group="choices", says=_RIGHT)
-EFFICACY = Metric("efficacy", higher_is_better=True, group="choices", column=1)
+HAZARDOUS = Metric("accuracy", higher_is_better=False, group="choices", chance=True, says=_RIGHT)
+EFFICACY = Metric("efficacy", higher_is_better=True, group="choices", column=1, chance=True)
 UTILITY = Metric("accuracy", higher_is_better=True, group="choices", column=1, says=_RIGHT)
 """Declared under the name of each set, for example ``mmlu_accuracy``."""
 

@@ -22,8 +22,13 @@ from ofmu_pl.metrics.bootstrap import interval
 Items = tuple[np.ndarray, ...]
 """Values of items, one array for each group of them that was drawn by itself; the sum of the groups' means counts."""
 Unit = Literal["0 to 1", "%", "nats", "bits", "p-value", "log10 p", "KS distance", "steps", "score", "cosine"]
-STORED = ("value", "n", "target", "definition", "interval")
-"""What a file keeps of a result, beside its declaration."""
+STORED, JUDGED = ("value", "n", "target", "definition", "interval"), ("verdict", "change")
+"""What a file keeps of a result, beside its declaration: always, and where it was judged."""
+SAID = ("name", "says", "rows", "chance")
+"""What of a declaration is in no file of numbers; the name stands before the entry."""
+Verdict = Literal["no difference", "more is left", "less is left", "above the goal", "below the goal", "too few"]
+"""How a value lies to its goal. Too few: of so many rows no values could differ from it."""
+Change = Literal["worse", "better", "unchanged", "too few"]
 GROUPS = ("forgotten", "nearness", "requests", "unseen", "kept", "language", "attacks", "probes", "choices")
 """Groups of metrics in the order of the printed table; metrics of other groups come last."""
 
@@ -42,8 +47,10 @@ class Metric:
         tested_as: Name of the metric that takes its place in tests, ranks and distances: for a p-value, which is
             crowded at both ends, its distance.
         family: The part of the name that a suite puts before the metric's own, for example the name of a probe.
-        says: Sentence for people who do not know metrics, with ``{value}`` and perhaps ``{rows}``, which stands for the
-            rows of the group; ``None``: the name has to do. It is in no file of numbers.
+        says: Sentence for people who do not know metrics, with ``{value}`` and perhaps ``{rows}``, which stands for
+            what sentences call its rows; ``None``: the name has to do.
+        rows: Evaluation set of its rows, for sentences; ``None``: the group says enough.
+        chance: Whether its goal, if it has one, is what chance gives, even where there is a retrained model.
     """
 
     name: str
@@ -54,6 +61,8 @@ class Metric:
     tested_as: str | None = None
     family: str | None = None
     says: str | None = field(default=None, compare=False)
+    rows: str | None = field(default=None, compare=False)
+    chance: bool = field(default=False, compare=False)
 
     def of(self, prefix: str, instead_of: str = "", **declared: Any) -> Metric:
         """Declare the same metric of another set: a prefix replaces the beginning of its name, and attributes differ.
@@ -128,6 +137,9 @@ class MetricResult:
         items: What the value is the mean of, in memory alone; empty: items have no values of their own.
         away: What the difference from the goal is the mean of, in memory alone: over the same rows where the goal is
             another model's value on them. Empty: there is no goal, or no such values.
+        verdict: How it lies to its goal (``verdicts.with_verdicts``); ``None``: it has no goal or no values of rows, or
+            was not judged.
+        change: What became of it in the run, likewise, where it is of what must stay.
     """
 
     metric: Metric
@@ -138,6 +150,8 @@ class MetricResult:
     interval: tuple[float, float] | None = None
     items: Items = field(default=(), compare=False, repr=False)
     away: Items = field(default=(), compare=False, repr=False)
+    verdict: Verdict | None = None
+    change: Change | None = None
 
     @property
     def higher_is_better(self) -> bool:
@@ -161,20 +175,20 @@ class MetricResult:
         return tuple(x - y for x, y in zip(self.items, other.items, strict=True))
 
     def as_dict(self) -> dict[str, Any]:
-        """The entry in ``results.json``: all fields but the name, and those of the declaration that are declared."""
-        told = ("name", "says")
-        declared = {name: x for name, x in vars(self.metric).items() if name not in told and x is not None}
-        return {name: getattr(self, name) for name in STORED} | declared
+        """The entry in ``results.json``: the number, what of the declaration is declared, and what was judged."""
+        declared = {name: x for name, x in vars(self.metric).items() if name not in SAID and x is not None}
+        judged = {name: x for name in JUDGED if (x := getattr(self, name)) is not None}
+        return {name: getattr(self, name) for name in STORED} | declared | judged
 
     @classmethod
     def from_dict(cls, name: str, entry: Mapping[str, Any]) -> MetricResult:
-        """Restore what ``as_dict`` gave, but for the sentence of the declaration.
+        """Restore what ``as_dict`` gave, but for what sentences need of the declaration.
 
         >>> result = Metric("UA", True, "%").result(50.0, n=4, interval=(25.0, 75.0))
         >>> MetricResult.from_dict("UA", result.as_dict()) == result
         True
         """
-        own = entry.keys() & STORED
+        own = entry.keys() & {*STORED, *JUDGED}
         declared = Metric(name, **{key: x for key, x in entry.items() if key not in own})
         ends = entry["interval"]
         return cls(declared, **{key: entry[key] for key in own} | {"interval": ends and (ends[0], ends[1])})

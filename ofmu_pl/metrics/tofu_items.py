@@ -76,7 +76,7 @@ def of_set(metric: Metric, name: str) -> Metric:
         return metric.of(name, side, group="probes", column=None, family=name.rpartition("_")[0])
     if is_request(name):
         return metric.of(name, side, group="requests", column=None, family=name)
-    return metric.of(str(prefix_of(name)), side, column=None)
+    return metric.of(str(prefix_of(name)), side, column=None, rows=name)
 
 
 def item_values(scores: Scores, d: Definition) -> dict[str, dict[Metric, np.ndarray]]:

@@ -35,6 +35,7 @@ FORGET_TEST_AUC = Metric(
     higher_is_better=False,
     group="forgotten",
     column=6,
+    chance=True,
     says="Shown a forgotten image and a held-out one, an attacker who goes by how little an image surprises the "
     "model picks the forgotten one in {value} of cases; 50 % is chance.",
 )

@@ -7,13 +7,12 @@ from itertools import chain, product
 from statistics import median
 from typing import Any
 
-from ofmu_pl.report.runs import RETRAINED, Findings, Replicate, number, words
+from ofmu_pl.report.runs import Findings, Replicate, number, words
 from ofmu_pl.report.statistics import Spread, spread_of
 from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
+from ofmu_pl.support.records.models import RETRAINED, TARGET, UNLEARNED
 from ofmu_pl.support.records.results import NULL, AttackRecord
 
-UNLEARNED, TARGET = "unlearned", "target"
-"""Beside ``RETRAINED`` the models of a record."""
 WORST = "‡"
 HEAD = "returns → (%)"
 MODELS, SCORE = "models", "score"

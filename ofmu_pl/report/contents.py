@@ -9,9 +9,10 @@ from ofmu_pl.report.equal import equal_forgetting
 from ofmu_pl.report.published import beside
 from ofmu_pl.report.requests import requests_tables
 from ofmu_pl.report.results import head, results, runs_of
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings, words
+from ofmu_pl.report.runs import Findings, words
 from ofmu_pl.report.statistics import Comparison, compare, least_p, spread, spread_in, spread_of
 from ofmu_pl.report.tables import Entry, Table, between, figure, measured, plain
+from ofmu_pl.support.records.models import BEFORE, RETRAINED
 
 GRIDS = ("sweep", "convergence")
 """Kinds whose scenarios or methods are points of a grid, shown in one table."""

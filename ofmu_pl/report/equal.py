@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from ofmu_pl.report.runs import RETRAINED, Finding, Findings, value_of, words
+from ofmu_pl.report.runs import Finding, Findings, value_of, words
 from ofmu_pl.report.statistics import TRADE_OFFS, spread, spread_in
 from ofmu_pl.report.tables import Entry, Table, measured
+from ofmu_pl.support.records.models import RETRAINED
 
 Point = tuple[str, float, float]
 """When a model was measured, what it had forgotten, and what it had kept."""

@@ -7,9 +7,10 @@ from functools import cache
 from importlib.resources import files
 
 from ofmu_pl.report.derived import published_as
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings
+from ofmu_pl.report.runs import Findings
 from ofmu_pl.report.statistics import Spread
 from ofmu_pl.report.tables import Entry, Table, figure, measured
+from ofmu_pl.support.records.models import BEFORE, RETRAINED
 
 PLAIN = ("anchored", "plausible", "trivial")
 """Words of credibility whose cells are shown as they are; others are marked or struck out."""

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from itertools import chain
 
-from ofmu_pl.report.runs import RETRAINED, Findings, number, words
+from ofmu_pl.report.runs import Findings, number, words
 from ofmu_pl.report.statistics import spread
 from ofmu_pl.report.tables import Entry, Table, measured, plain
+from ofmu_pl.support.records.models import RETRAINED
 from ofmu_pl.support.records.requests import RequestsRecord, Row, SequenceRecord
 
 

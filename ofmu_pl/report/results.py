@@ -7,7 +7,7 @@ from typing import Any
 
 from ofmu_pl.metrics.bootstrap import LEVEL
 from ofmu_pl.report.attacks import HEAD, shares, worst
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Finding, Findings, number, words
+from ofmu_pl.report.runs import Finding, Findings, number, words
 from ofmu_pl.report.statistics import (
     Comparison,
     Spread,
@@ -21,6 +21,7 @@ from ofmu_pl.report.statistics import (
     trade_off,
 )
 from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
+from ofmu_pl.support.records.models import BEFORE, RETRAINED
 
 OVERALL, DISTANCE = "overall ↑", "distance ↓"
 Columns = dict[str, dict[str, Entry]]

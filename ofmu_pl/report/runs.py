@@ -8,12 +8,11 @@ from typing import Any
 
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.support.records.manifest import CellRecord, ExperimentRecord
+from ofmu_pl.support.records.models import BEFORE, RETRAINED
 from ofmu_pl.support.records.reading import Entries
 from ofmu_pl.support.records.requests import RequestsRecord
 from ofmu_pl.support.records.results import AcrossRecord, AnalysisRecord, AttacksRecord, Results
 
-RETRAINED, BEFORE = "retrained", "before"
-"""Two models beside the methods: the goal, and the one that forgetting starts from."""
 Replicate = tuple[str, int]
 """Scenario and seed: what methods are paired by."""
 

@@ -11,7 +11,8 @@ from scipy import stats
 from ofmu_pl.metrics import interval, overall_score
 from ofmu_pl.metrics.bootstrap import LEVEL, holm
 from ofmu_pl.metrics.vision import MAIN_METRICS
-from ofmu_pl.report.runs import RETRAINED, Findings, Replicate, number
+from ofmu_pl.report.runs import Findings, Replicate, number
+from ofmu_pl.support.records.models import RETRAINED
 
 EXACT, DRAWN = 14, 9999  # most pairs of which every pattern of signs is taken, and how many are drawn of more
 TOFU_SCORE = ("forget_quality", "model_utility", "forget_truth_ratio")

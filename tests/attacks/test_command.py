@@ -11,13 +11,14 @@ from scipy import stats
 
 from ofmu_pl import Attack, Confidence, DepthScore, Finding, Metric, Prompts, Relearn
 from ofmu_pl.attacks.attacked import of_models, of_run, runs_below
-from ofmu_pl.attacks.base import MODELS, SECOND
 from ofmu_pl.attacks.command import _attempts, attack
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.cli.commands import main
 from ofmu_pl.data import Authors
+from ofmu_pl.metrics.returns import verdict_of
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.records.models import MODELS, SECOND
 from ofmu_pl.support.records.results import AttacksRecord
 from tests.cli.conftest import TINY, renumber, the_error
 from tests.helpers.folders import IMAGE_BEFORE, IMAGE_GOAL, results, write
@@ -327,6 +328,15 @@ def test_a_model_that_breaks_is_a_result(run):
     found = Relearn("retain", steps=6, every=1, rates=[1e-3, 1e30]).run(Subject(on.recipes["target"], on.data), 0)
     assert "1e+30" in found.broken
     assert np.isfinite(found.y).all()
+
+
+def test_a_summary_says_what_follows_and_an_older_one_is_judged_alike():
+    rows = {"retrained": [0.1] * 20, "target": [0.9] * 20}
+    for ours, said in ((0.3, "more"), (0.1, "no"), (0.02, "less")):
+        record = summary(Ask(), of_rows(unlearned=[ours - 0.01, ours + 0.01] * 10, **rows), [0])
+        assert (record.verdict, verdict_of(replace(record, verdict=""))) == (said, said)
+        assert verdict_of(replace(record, returns={})) == said, "it is not judged anew"
+    assert summary(Ask(), of_rows(unlearned=[0.1] * 20, target=[0.9] * 20), [0]).verdict == "no control"
 
 
 def test_figures_of_a_summary_by_hand():

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ofmu_pl import Traces
-from ofmu_pl.attacks.base import SECOND
 from ofmu_pl.attacks.traces import told_apart
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.records.models import SECOND
 
 
 def pairs(rng, n=10, habit=""):

@@ -7,6 +7,7 @@ from huggingface_hub import ModelCard
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ofmu_pl import Authors
+from ofmu_pl.evaluation.plain import CHANGES, MEANINGS
 from ofmu_pl.support.records.results import Results
 
 LAST = ["--ckpt_path", "last"]
@@ -32,6 +33,17 @@ def test_an_exported_model_has_a_card_and_loads(fit, models):
     assert "retrained model</th>" in page
     assert str(models / "target/latest/hf") in page
     assert str(models) not in card, "a path is nobody's business outside the house"
+
+
+def test_the_page_says_what_the_results_hold(fit, models):
+    run = fit(*SHORT, "--evaluation.reference", str(models / "retrained/latest/hf"))
+    results, (_, page) = Results.read(run / "results.json"), told(run)
+    said = {name: CHANGES.get(x.get("change")) or MEANINGS.get(x.get("verdict")) for name, x in results.metrics.items()}
+    shown = [name for name, words in said.items() if words and f"<code>{name}</code>. " in page]
+    assert {"forget_Q_A_Prob", "retain_Q_A_Prob"} <= set(shown)
+    for name in shown:
+        assert said[name] in page.partition(f"<code>{name}</code>. ")[2].partition("</li>")[0]
+    assert any("verdict" in entry for entry in results.before.values())
 
 
 def test_no_row_is_in_them_unless_asked_for(fit):

@@ -68,6 +68,16 @@ def test_only_the_interval_says_more_and_what_could_not_tell_stays_untested(made
     assert untried.count("<li>") == len([*UNTRIED, *ALWAYS]) - bool(verdict)
 
 
+def test_the_page_says_what_the_record_says():
+    found = attack((0.1, 0.4))
+    for verdict, words in [
+        ("no", "No difference"),
+        ("broken", "it broke the model"),
+        ("{x}", "tell: why is not known"),
+    ]:
+        assert words in parts(AUDIT, "text", AttacksRecord({"a": replace(found, verdict=verdict)}))[PARTS[1]]
+
+
 def test_the_first_sentence_counts():
     ends = {"a": (0.1, 0.3), "b": (0.2, 0.6), "c": (-0.1, 0.1), "d": None}
     made = {name: attack(between) for name, between in ends.items()}

@@ -10,11 +10,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from ofmu_pl.data import TextFiles
 from ofmu_pl.data.guessable import OWN
 from ofmu_pl.data.own_tokenizer import train_tokenizer
-from ofmu_pl.evaluation.plain import verdicts
 from ofmu_pl.evaluation.reference import Reference, evaluation_facts, read_reference, worse_than_chance
 from ofmu_pl.evaluation.scoring import cached_scores, score_rows
 from ofmu_pl.metrics import ImageScores, SetScores, tofu_metrics
 from ofmu_pl.metrics.own_rows import own_rows_metrics
+from ofmu_pl.metrics.verdicts import verdicts
 from ofmu_pl.support.provenance import weights_hash
 from tests.helpers.texts import SHAPE, token_losses
 

@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from ofmu_pl.evaluation.plain import changes, ends, shown, verdicts
+from ofmu_pl.evaluation.plain import ends, shown
 from ofmu_pl.metrics.choice import UTILITY
 from ofmu_pl.metrics.membership import auc_result
 from ofmu_pl.metrics.own_rows import LOSS
 from ofmu_pl.metrics.result import Metric, by_name
 from ofmu_pl.metrics.tofu import ATTACKS, MODEL_UTILITY
 from ofmu_pl.metrics.tofu_items import KEPT_PROBABILITY, PROBABILITY
+from ofmu_pl.metrics.verdicts import changes, verdicts
 from ofmu_pl.metrics.vision import MIA, UA
 from scripts.nulls import wrong_pages
 from tests.helpers.accounts import rows

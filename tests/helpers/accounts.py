@@ -9,6 +9,7 @@ from ofmu_pl.metrics.own_rows import LOSS
 from ofmu_pl.metrics.result import Metric, by_name
 from ofmu_pl.metrics.tofu import ATTACKS, PRIVACY_SCORE
 from ofmu_pl.metrics.tofu_items import KEPT_PROBABILITY, PROBABILITY
+from ofmu_pl.metrics.verdicts import with_verdicts
 
 UNSEEN = Metric("holdout_Q_A_Prob", higher_is_better=True, group="unseen", says=PROBABILITY.says)
 
@@ -56,4 +57,6 @@ def account(exported, **changes):
         provenance={"ofmu_pl": "0.2.0", "git": None, "weights": "f52c", "seed": 0, "versions": versions},
         date="22 November 2026, 11:19 UTC",
     )
-    return replace(told, **changes)
+    told = replace(told, **changes)
+    before = with_verdicts(told.before, {})
+    return replace(told, before=before, after=with_verdicts(told.after, before))

@@ -7,9 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
-from ofmu_pl.report.attacks import TARGET, UNLEARNED, attacks_of, made
+from ofmu_pl.report.attacks import attacks_of, made
 from ofmu_pl.report.figures.style import Look, Style, finished, panels_for, plain_numbers
-from ofmu_pl.report.runs import RETRAINED, Findings, Replicate, number, words
+from ofmu_pl.report.runs import Findings, Replicate, number, words
+from ofmu_pl.support.records.models import RETRAINED, TARGET, UNLEARNED
 from ofmu_pl.support.records.results import AttackRecord
 
 Curve = dict[float | str, float]

@@ -5,7 +5,8 @@ from matplotlib.figure import Figure
 
 from ofmu_pl.report.figures.style import Look, finished, panels, panels_for
 from ofmu_pl.report.requests import kept_columns, main_metric
-from ofmu_pl.report.runs import RETRAINED, Findings, words
+from ofmu_pl.report.runs import Findings, words
+from ofmu_pl.support.records.models import RETRAINED
 from ofmu_pl.support.records.requests import Row
 
 LARGEST = 12

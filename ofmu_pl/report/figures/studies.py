@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 
 from ofmu_pl.report.derived import difficulty, grid, sweep_panels
 from ofmu_pl.report.figures.style import Look, finished, panels, panels_for
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings
+from ofmu_pl.report.runs import Findings
 from ofmu_pl.report.statistics import front, spread_in, trade_off
+from ofmu_pl.support.records.models import BEFORE, RETRAINED
 
 
 def sweep(experiment: Findings, look: Look) -> Figure | None:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import NullFormatter
 
-from ofmu_pl.report.runs import BEFORE, RETRAINED
+from ofmu_pl.support.records.models import BEFORE, RETRAINED
 
 WIDTH = 10.0
 """Inches. Shown at 1000 CSS pixels or less beside the contents, so that 10 points are 14 pixels."""

@@ -1,0 +1,97 @@
+"""What results say, by their declarations: how each lies to its goal, and whether what must stay has changed.
+
+Each is a test of a mean over rows (``bootstrap.difference``); all tests of a kind are corrected together (Holm). Those
+that could not reject after the correction count for nothing in it (Tarone 1990).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from scipy.stats import norm
+
+from ofmu_pl.metrics.bootstrap import LEVEL, difference, holm
+from ofmu_pl.metrics.result import Change, MetricResult, Verdict
+
+Metrics = Mapping[str, MetricResult]
+
+
+def with_verdicts(after: Metrics, before: Metrics) -> dict[str, MetricResult]:
+    """The same results with their verdicts and changes; what was judged already stays as it is.
+
+    A file keeps no values of rows. So results of one that was written before there were verdicts have their changes by
+    intervals, and no verdict on a goal.
+
+    Args:
+        after: Results of the model that is judged.
+        before: Results of the model before the run; empty: nothing can have changed.
+
+    >>> from ofmu_pl.metrics.result import Metric
+    >>> kept = Metric("TA", higher_is_better=True, group="kept")
+    >>> now, was = (kept.result(x, 99, interval=(x - 0.1, x + 0.1)) for x in (0.5, 0.8))
+    >>> with_verdicts({"TA": now}, {"TA": was})["TA"].change
+    'worse'
+    """
+    found, changed = verdicts(after), changes(after, before)
+    results = {}
+    for name, r in after.items():
+        verdict, change = r.verdict or found.get(name), r.change or changed.get(name)
+        results[name] = replace(r, verdict=verdict, change=change)
+    return results
+
+
+def verdicts(metrics: Metrics) -> dict[str, Verdict]:
+    """How values lie to their goals, of those that have one and are means over rows.
+
+    A verdict is that of the difference from the goal's own values over the same rows (without a retrained model: over
+    held-out rows).
+
+    >>> import numpy as np
+    >>> from ofmu_pl.metrics.result import Metric
+    >>> auc = Metric("mia_loss", higher_is_better=False, group="attacks")
+    >>> rows = np.linspace(0.02, 0.18, 20)
+    >>> verdicts({"mia_loss": auc.of_items(rows, goal=0.5)}), verdicts({"mia_loss": auc.of_items(rows, goal=0.11)})
+    ({'mia_loss': 'less is left'}, {'mia_loss': 'no difference'})
+    >>> verdicts({"mia_loss": auc.of_items(rows[:5], goal=0.5)})
+    {'mia_loss': 'too few'}
+    """
+    tests = {name: difference(r.away) for name, r in metrics.items() if r.away and math.isfinite(r.value)}
+    return {name: _verdict(metrics[name], differs) for name, differs in _decided(tests).items()}
+
+
+def _verdict(r: MetricResult, differs: bool | None) -> Verdict:
+    if not differs:
+        return "too few" if differs is None else "no difference"
+    above = r.value > (r.target or 0.0)
+    if r.group in ("forgotten", "attacks"):
+        return "less is left" if above == r.higher_is_better else "more is left"
+    return "above the goal" if above else "below the goal"
+
+
+def changes(after: Metrics, before: Metrics) -> dict[str, Change]:
+    """How values of what must stay changed, tested as ``verdicts`` are; those without intervals are left out."""
+    tests = {}
+    for name, r in after.items():
+        if r.group == "kept" and r.interval and name in before and before[name].interval:
+            tests[name] = _changed(r, before[name])
+    found: dict[str, Change] = {}
+    for name, differs in _decided(tests).items():
+        better = (after[name].value > before[name].value) == after[name].higher_is_better
+        found[name] = ("better" if better else "worse") if differs else "unchanged" if differs is False else "too few"
+    return found
+
+
+def _changed(r: MetricResult, was: MetricResult) -> tuple[float, float]:
+    """Test a change; gives p, and the least p that so many rows can give: by rows' values, or else by intervals."""
+    rows = r.less(was)
+    if rows:
+        return difference(rows)
+    widths = [x.interval[1] - x.interval[0] for x in (r, was) if x.interval]
+    return float(2 * norm.sf(2 * norm.ppf(0.975) * abs(r.value - was.value) / max(math.hypot(*widths), 1e-12))), 0.0
+
+
+def _decided(tests: dict[str, tuple[float, float]]) -> dict[str, bool | None]:
+    """Which of several differences are shown, after one correction; ``None``: the rows could not show any."""
+    able = {name: p for name, (p, least) in tests.items() if least * len(tests) <= LEVEL and not math.isnan(p)}
+    corrected = dict(zip(able, holm(list(able.values())), strict=True))
+    return {name: corrected[name] < LEVEL if name in able else None for name in tests}
