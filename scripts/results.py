@@ -30,7 +30,7 @@ from ofmu_pl.report.collect import collect
 from ofmu_pl.report.contents import attack_tables, tables
 from ofmu_pl.report.figures import attack_pictures, pictures
 from ofmu_pl.report.figures.style import Look
-from ofmu_pl.report.runs import Findings
+from ofmu_pl.report.runs import Study
 from ofmu_pl.report.tables import Entry, Table, to_markdown
 from ofmu_pl.support.files import numbered_lines, replacing
 from ofmu_pl.support.records.reading import Record
@@ -72,7 +72,7 @@ class Stored(Record):
 
     measured: list[Measured]
     metrics: dict[str, dict[str, Any]]
-    experiments: list[Findings]
+    experiments: list[Study]
     problems: list[str] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     said: dict[str, list[list[str]]] = field(default_factory=dict)
@@ -161,7 +161,7 @@ def store(name: str, folders: list[Path], before: Stored | None) -> Stored:
     return found
 
 
-def with_stored(found: Findings, old: Findings) -> Findings:
+def with_stored(found: Study, old: Study) -> Study:
     """An experiment with the runs of a stored one that it lacks, but for those of methods that have other settings."""
     ran = {run.method for run in found.finished}
     chosen = [{m: [s["choice"] for s in x.searched.values()] for m, x in e.methods.items()} for e in (found, old)]
@@ -181,7 +181,7 @@ def with_stored(found: Findings, old: Findings) -> Findings:
     return found
 
 
-def thinned(e: Findings, metrics: dict[str, dict[str, Any]]) -> Findings:
+def thinned(e: Study, metrics: dict[str, dict[str, Any]]) -> Study:
     """An experiment with what a page shows of its runs; declarations of metrics go to ``metrics``."""
     columns = {*e.metrics, *(e.tested(m) for m in e.metrics)}
     e.cells, e.prepare = [], {}
@@ -211,7 +211,7 @@ def thinned(e: Findings, metrics: dict[str, dict[str, Any]]) -> Findings:
     return e
 
 
-def said_in(e: Findings, folder: Path) -> list[list[str]]:
+def said_in(e: Study, folder: Path) -> list[list[str]]:
     """What models answer to the first rows, where runs of the first seed have kept it; empty: nowhere."""
     found: dict[str, list[dict[str, Any]]] = {}
     for run in e.finished:
@@ -235,7 +235,7 @@ def said_in(e: Findings, folder: Path) -> list[list[str]]:
     return table
 
 
-def drawn(name: str, experiments: list[Findings]) -> Iterator[tuple[str, bytes]]:
+def drawn(name: str, experiments: list[Study]) -> Iterator[tuple[str, bytes]]:
     """Figures that can be drawn of stored results, of attacks those of curves, by their paths from the page."""
     for e in experiments:
         look = Look(list(e.methods), [e.ours])

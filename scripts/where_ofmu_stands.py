@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from results import RESULTS, Stored, write_below
 
 from ofmu_pl.report.attacks import attacks_of, made, returned
-from ofmu_pl.report.runs import Findings, Replicate, words
+from ofmu_pl.report.runs import Replicate, Study, words
 from ofmu_pl.report.statistics import Spread, ahead, differences, spread, spread_in, trade_off
 from ofmu_pl.report.tables import Entry, Table, measured, to_markdown
 
@@ -20,7 +20,7 @@ MOST = 150
 """Per cent that return beyond which a share is not shown."""
 
 
-def places() -> Iterator[tuple[str, Findings, list[str]]]:
+def places() -> Iterator[tuple[str, Study, list[str]]]:
     """Where `ofmu` ran: page and experiment by name, the experiment, and scenarios that are one sample."""
     for name in PAGES:
         for e in Stored.read(RESULTS / f"data/{name}.json").experiments:
@@ -29,7 +29,7 @@ def places() -> Iterator[tuple[str, Findings, list[str]]]:
                     yield f"{name}: {e.name}, {group}", e, scenarios
 
 
-def seeds(e: Findings, scenarios: list[str]) -> Entry:
+def seeds(e: Study, scenarios: list[str]) -> Entry:
     """How many seeds `ofmu` ran with."""
     return Entry(str(len({seed for _, seed in e.of(scenarios, OURS)})))
 
@@ -39,7 +39,7 @@ def shown(share: Spread) -> Entry:
     return measured(share) if abs(share.mean) <= MOST else Entry("–")
 
 
-def returns(e: Findings, scenarios: list[str], method: str, attack: str) -> dict[Replicate, float]:
+def returns(e: Study, scenarios: list[str], method: str, attack: str) -> dict[Replicate, float]:
     """What an attack brings back, in per cent, by replicate."""
     found = made(e, scenarios, method, attack).items()
     return {key: 100 * record.returns["value"] for key, record in found if record.returns}

@@ -8,7 +8,7 @@ import pytest
 
 from ofmu_pl.cli.closing import ATTACK, ROWS
 from ofmu_pl.evaluation.table import figure
-from ofmu_pl.report.runs import Finding, Findings
+from ofmu_pl.report.runs import StudiedRun, Study
 from ofmu_pl.support.records.manifest import MethodRecord
 from ofmu_pl.support.records.models import TARGET, UNLEARNED
 from ofmu_pl.support.records.results import ReferenceRecord, Results
@@ -78,13 +78,13 @@ def test_the_readme_prints_the_stored_quickstart(script):
 def experiment(seeds, note, **methods):
     """Each method by its choice and its values by seed."""
     runs = [
-        Finding("s", m, seed, "", "finished", results=Results({"x": {"value": x}}, reference=ReferenceRecord("")))
+        StudiedRun("s", m, seed, "", "finished", results=Results({"x": {"value": x}}, reference=ReferenceRecord("")))
         for m, (_, by_seed) in methods.items()
         for seed, x in by_seed.items()
     ]
     records = {m: MethodRecord(searched={"s": {"choice": c, "scores": {str(c): 1}}}) for m, (c, _) in methods.items()}
     asked = {"ours": None, "gradients": None, "base": None, "scenarios": {"s": {}}, "seeds": seeds, "cells": []}
-    return Findings(name="e", title="E", note=note, methods=records, runs=runs, **asked)
+    return Study(name="e", title="E", note=note, methods=records, runs=runs, **asked)
 
 
 def test_what_was_not_measured_again_stays(script):

@@ -6,7 +6,7 @@ from functools import cache
 from results import RESULTS, Stored
 
 from makers.rst import heading, table
-from ofmu_pl.report.runs import BEFORE, RETRAINED, Findings
+from ofmu_pl.report.runs import BEFORE, RETRAINED, Study
 from ofmu_pl.report.statistics import spread
 from ofmu_pl.report.tables import measured
 
@@ -54,7 +54,7 @@ def stored_metric(names: list[str]) -> str:
     return heading("Stored results") + text if text else ""
 
 
-def rows(experiment: Findings, scenarios: list[str], models: Sequence[str], metrics: Sequence[str]) -> str:
+def rows(experiment: Study, scenarios: list[str], models: Sequence[str], metrics: Sequence[str]) -> str:
     """A table with a row a model."""
     found = []
     for model in models:

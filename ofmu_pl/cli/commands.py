@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from ofmu_pl import __version__
 from ofmu_pl.cli.sentences import one_sentence
-from ofmu_pl.cli.words import DRY_RUN, Words, fail
+from ofmu_pl.cli.words import DRY_RUN, WordsParser, fail
 from ofmu_pl.support.shipped import about, names
 
 COMMANDS = {
@@ -74,7 +74,7 @@ def _general(word: str) -> NoReturn:
 
 
 def _report(words: list[str]) -> None:
-    parser = Words("report", COMMANDS["report"])
+    parser = WordsParser("report", COMMANDS["report"])
     parser.add_argument("folder", type=Path, help="A benchmark's, for example logs/quickstart.")
     parser.add_argument(
         "--foreign",
@@ -90,7 +90,7 @@ def _report(words: list[str]) -> None:
 
 
 def _purge(words: list[str]) -> None:
-    parser = Words(
+    parser = WordsParser(
         "purge",
         "Remove from runs what holds or rebuilds the rows that they forgot (samples, logs with texts, "
         "checkpoints); results.json and the exported model stay. docs/privacy.md says what else there is.",
@@ -103,7 +103,7 @@ def _purge(words: list[str]) -> None:
 
 
 def _find(words: list[str]) -> None:
-    parser = Words("find", COMMANDS["find"])
+    parser = WordsParser("find", COMMANDS["find"])
     forms = "Files in the forms that fit reads: JSON lines, JSON, CSV, parquet, texts."
     parser.add_argument("--rows", nargs="+", required=True, help=forms)
     parser.add_argument("--names", type=Path, required=True, help="A text file with a name a line, given names first.")
@@ -116,7 +116,7 @@ def _find(words: list[str]) -> None:
 
 
 def _quickstart(words: list[str]) -> None:
-    parser = Words("quickstart", COMMANDS["quickstart"])
+    parser = WordsParser("quickstart", COMMANDS["quickstart"])
     parser.add_argument("--seed", type=int, default=0, help="Seed of the models and of the run (default: 0).")
     parser.add_argument("--logs", type=Path, default=Path("logs"), help="Root of all outputs (default: logs).")
     options = parser.parse_args(words)
@@ -126,7 +126,7 @@ def _quickstart(words: list[str]) -> None:
 
 
 def _configs(words: list[str]) -> None:
-    Words("configs", COMMANDS["configs"]).parse_args(words)
+    WordsParser("configs", COMMANDS["configs"]).parse_args(words)
     width = max(map(len, names())) + 2
     for name in names():
         print(f"{name:{width}}{about(name)}")

@@ -44,7 +44,7 @@ def nearest(word: str, options: Iterable[str]) -> str:
     return f": did you mean {near[0]}?" if near else ""
 
 
-class Words(argparse.ArgumentParser):
+class WordsParser(argparse.ArgumentParser):
     """The parser of a command without configuration, whose errors are one line, without pages of usage."""
 
     def __init__(self, command: str, description: str) -> None:

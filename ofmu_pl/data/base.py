@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from ofmu_pl.data.encoded import Lengths
-from ofmu_pl.data.sampler import EpochFrom, Item, Resumable, batch_indices
+from ofmu_pl.data.sampler import EpochFrom, Item, ResumableSampler, batch_indices
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.support.sets import REQUEST
 
@@ -203,7 +203,7 @@ class PairedDataModule(pl.LightningDataModule, ABC):
         """
         numbers, sampler = range(sys.maxsize), EpochFrom(self.iterations_per_epoch, self._left)
         make = self.iteration if self._ours else self._share
-        return Resumable(numbers, batch_size=None, sampler=sampler, collate_fn=make)  # type: ignore[arg-type]
+        return ResumableSampler(numbers, batch_size=None, sampler=sampler, collate_fn=make)  # type: ignore[arg-type]
 
     def val_dataloader(self) -> DataLoader[Item] | list[DataLoader[Item]]:
         """For another study's module, loaders of the ``forget`` rows and of the ``retain`` rows.

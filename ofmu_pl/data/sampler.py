@@ -79,7 +79,7 @@ class EpochFrom(DistributedSampler[Any]):
         return self.length
 
 
-class Resumable(DataLoader[Any]):
+class ResumableSampler(DataLoader[Any]):
     """A loader that Lightning may resume in mid-epoch: the sampler knows where, so there is nothing to store."""
 
     def state_dict(self) -> Item:

@@ -17,7 +17,7 @@ from ofmu_pl.evaluation.account import Account, Example, Measured, remark_of
 from ofmu_pl.evaluation.gradient_alignment import alignment_rows, both_know, gradient_alignment
 from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Facts, Reference, Scored, worse_than_chance
 from ofmu_pl.evaluation.results import as_dicts, facts_of, tell, tell_where, write_results
-from ofmu_pl.evaluation.table import Ending, Metrics, print_table
+from ofmu_pl.evaluation.table import FinalTable, Metrics, print_table
 from ofmu_pl.metrics import ImageScores, SetScores
 from ofmu_pl.metrics.alignment import ALIGNMENT
 from ofmu_pl.metrics.lume import official
@@ -60,7 +60,7 @@ class Evaluation(pl.Callback, ABC):
         check_own(own_metrics)
         self.source, self.every_n_steps, self.own_metrics = reference, every_n_steps, own_metrics or []
         self.prints = True  # a table at the end
-        self.ending: Ending | None = None
+        self.ending: FinalTable | None = None
         self.reference: Reference | None = None
         self.second: Reference | None = None  # one more retrained model
         self.before: Scored = {}
@@ -274,7 +274,7 @@ class Evaluation(pl.Callback, ABC):
             write_results(run, facts, self.reference, self.definition, remark, self.seconds)
         # Last: an output that takes nothing any more, as of a closed terminal, must cost no results.
         title = f"{data_of(trainer).name}, {type(pl_module).__name__}, {trainer.global_step} iterations"
-        self.ending = Ending(f"{title}, definition {self.definition}", columns, remark)
+        self.ending = FinalTable(f"{title}, definition {self.definition}", columns, remark)
         if self.prints:
             print_table(*self.ending)
         if log_dir is not None:

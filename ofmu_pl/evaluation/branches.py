@@ -13,7 +13,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from ofmu_pl.data.encoded import shared
 from ofmu_pl.evaluation.columns import Cache, begin, with_layers
-from ofmu_pl.evaluation.prompts import Prompts, padded, read_prompts
+from ofmu_pl.evaluation.prompts import PromptBatch, padded, read_prompts
 
 Tokens = tuple[int, ...]
 
@@ -40,7 +40,7 @@ def can_branch(cache: Cache, columns: int) -> bool:
     )
 
 
-def read_common(model: PreTrainedModel, prompts: Sequence[Tokens]) -> Prompts | None:
+def read_common(model: PreTrainedModel, prompts: Sequence[Tokens]) -> PromptBatch | None:
     """Read the tokens that all prompts begin with, once; ``None``: nothing is gained, or the cache cannot be cut.
 
     A chat template may write a system turn and a date before each question, which are half of what prompts hold.
@@ -55,7 +55,7 @@ def read_common(model: PreTrainedModel, prompts: Sequence[Tokens]) -> Prompts | 
     return common if can_branch(common.cache, max(map(len, prompts))) else None
 
 
-def read_after(model: PreTrainedModel, common: Prompts, prompts: Sequence[Tokens]) -> Prompts:
+def read_after(model: PreTrainedModel, common: PromptBatch, prompts: Sequence[Tokens]) -> PromptBatch:
     """Run a model over what is left of prompts; the result is that of ``read_prompts``."""
     rests = [prompt[common.mask.shape[1] :] for prompt in prompts]
     read = common.rows(torch.zeros(len(prompts), dtype=torch.long, device=model.device))
@@ -64,7 +64,7 @@ def read_after(model: PreTrainedModel, common: Prompts, prompts: Sequence[Tokens
     return branch(read, range(len(rests)), [len(x) for x in rests], [x[-1] for x in rests])
 
 
-def branch(prompts: Prompts, rows: Sequence[int], depths: Sequence[int], last: Sequence[int]) -> Prompts:
+def branch(prompts: PromptBatch, rows: Sequence[int], depths: Sequence[int], last: Sequence[int]) -> PromptBatch:
     """Take prompts up to a token of the answer that ``score_answers`` read after them, with a cache of their own.
 
     Columns are moved so that each row ends in the last one, as prompts do: there are no gaps, hence kernels and windows
@@ -94,12 +94,12 @@ def branch(prompts: Prompts, rows: Sequence[int], depths: Sequence[int], last: S
         return x.reshape(-1, depth).index_select(0, places.flatten()).view(len(row), heads, width, depth)
 
     layers = [_layer(layer, cut(layer.keys), cut(layer.values)) for layer in prompts.cache.layers]
-    return Prompts(
+    return PromptBatch(
         with_layers(prompts.cache, layers), mask, torch.tensor(last, device=device), prompts.position[row] + depth
     )
 
 
-def merge(parts: Sequence[Prompts]) -> Prompts:
+def merge(parts: Sequence[PromptBatch]) -> PromptBatch:
     """Put prompts into one batch; their own caches are spent, layer by layer, so that none is there twice."""
     width = max(x.mask.shape[1] for x in parts)
     ahead = [width - x.mask.shape[1] for x in parts]
@@ -113,7 +113,7 @@ def merge(parts: Sequence[Prompts]) -> Prompts:
         merged.append(_layer(layers[0], join(x.keys for x in layers), join(x.values for x in layers)))
     mask = torch.cat([F.pad(x.mask, (n, 0)) for x, n in zip(parts, ahead, strict=True)])
     last, position = torch.cat([x.last for x in parts]), torch.cat([x.position for x in parts])
-    return Prompts(with_layers(parts[0].cache, merged), mask, last, position)
+    return PromptBatch(with_layers(parts[0].cache, merged), mask, last, position)
 
 
 def _layer(like: DynamicLayer, keys: Tensor, values: Tensor) -> DynamicLayer:

@@ -22,7 +22,7 @@ CHUNK_ELEMENTS = {"cpu": 2**20, "cuda": 2**24}
 
 
 @dataclass
-class Prompts:
+class PromptBatch:
     """B prompts, with all but their last tokens already in the model's cache.
 
     Attributes:
@@ -37,11 +37,11 @@ class Prompts:
     last: Tensor
     position: Tensor
 
-    def rows(self, index: Tensor) -> Prompts:
+    def rows(self, index: Tensor) -> PromptBatch:
         """Select prompts, each any number of times, with a cache of their own."""
         cache = with_layers(self.cache, [copy(layer) for layer in self.cache.layers])  # selecting makes new tensors
         cache.batch_select_indices(index)
-        return Prompts(cache, self.mask[index], self.last[index], self.position[index])
+        return PromptBatch(cache, self.mask[index], self.last[index], self.position[index])
 
     def columns_of(self, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What a model reads to predict ``labels``, (B, S): tokens, mask, (B, P + S - 1), and positions."""
@@ -62,7 +62,7 @@ def padded(tokens: Sequence[Sequence[int]], device: torch.device) -> Tensor:
 
 def read_prompts(
     model: PreTrainedModel, prompts: Sequence[Sequence[int]], hidden: int | None = None, skip_hidden: bool = False
-) -> Prompts:
+) -> PromptBatch:
     """Run a model over prompts, none of them empty, once.
 
     Nothing attends to a ``hidden`` token (open-unlearning hides every pad token, real or not). With ``skip_hidden``
@@ -75,7 +75,7 @@ def read_prompts(
     mask = real.long() if hidden is None else (real & (ids != hidden)).long()
     positions = ((mask if skip_hidden else real.long()).cumsum(1) - 1).clamp(min=0)
     cache = begin(model, ids[:, :-1], mask[:, :-1], positions[:, :-1])
-    return Prompts(cache, mask, ids[:, -1], positions[:, -1])
+    return PromptBatch(cache, mask, ids[:, -1], positions[:, -1])
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Detail(IntEnum):
 
 
 def score_answers(
-    model: PreTrainedModel, prompts: Prompts, answers: Sequence[Sequence[int]], detail: Detail = Detail.LOSSES
+    model: PreTrainedModel, prompts: PromptBatch, answers: Sequence[Sequence[int]], detail: Detail = Detail.LOSSES
 ) -> AnswerScores:
     """Score one answer per prompt; logits exist for answer tokens only. The cache then holds them."""
     labels = padded(answers, model.device)
@@ -145,7 +145,7 @@ def most_likely(logits: Tensor) -> Tensor:
 
 def continue_prompts(
     model: PreTrainedModel,
-    prompts: Prompts,
+    prompts: PromptBatch,
     stops: Sequence[int],
     max_new_tokens: int,
     choose: Callable[[Tensor], Tensor] = most_likely,

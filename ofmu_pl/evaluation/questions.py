@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from ofmu_pl.data.encoded import shared
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation.branches import Tokens, branch, can_branch, merge, read_after, read_common, trunk_of
-from ofmu_pl.evaluation.prompts import Detail, Prompts, read_prompts, score_answers
+from ofmu_pl.evaluation.prompts import Detail, PromptBatch, read_prompts, score_answers
 from ofmu_pl.evaluation.saying import Question, Questions, Sayings
 
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 8192}
@@ -127,7 +127,7 @@ class _Chunk:
         asked: Questions,
         sayings: Sayings | None,
         hidden: int | None,
-        common: Prompts | None,
+        common: PromptBatch | None,
     ) -> None:
         self.model, self.prompts, self.asked = model, list(asked), list(asked.values())
         self.sayings, self.hidden = sayings, hidden
@@ -172,7 +172,7 @@ class _Chunk:
                 read = read_prompts(self.model, self.prompts, self.hidden, skip_hidden=True)
             self.sayings.ask([self.asked[row] for row in asked], read.rows(torch.tensor(asked, device=device)))
 
-    def _score_batch(self, read: Prompts, batch: Sequence[_Task], summed: bool) -> None:
+    def _score_batch(self, read: PromptBatch, batch: Sequence[_Task], summed: bool) -> None:
         """Score what follows the prompts, and begin what the model says where that is a draft."""
         scored = score_answers(self.model, read, [task.left for task in batch], batch[0].detail)
         arrays = {name: x.double().cpu().numpy() for name, x in vars(scored).items() if x is not None}

@@ -10,7 +10,7 @@ from ofmu_pl.data.encoded import shared
 from ofmu_pl.data.guessable import facts_loss
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.evaluation.branches import Tokens, merge
-from ofmu_pl.evaluation.prompts import Detail, Prompts, continue_prompts, stops_of
+from ofmu_pl.evaluation.prompts import Detail, PromptBatch, continue_prompts, stops_of
 from ofmu_pl.metrics import min_k
 from ofmu_pl.networks.positions import positions_of
 
@@ -95,7 +95,7 @@ class Sayings:
         self.rows = ROWS.get(model.device.type, 64)
         self._waiting: list[Question] = []  # with what each answer begins with
         self._begun: list[list[int]] = []
-        self._read: list[Prompts] = []
+        self._read: list[PromptBatch] = []
 
     def begin(self, question: Question, prompt: Tokens, answer: Tokens, likely: Sequence[int]) -> list[int] | None:
         """Take the most likely tokens in a given answer's places; returns what must be continued, if anything."""
@@ -107,7 +107,7 @@ class Sayings:
         question.said = tokens[: min(end, room)]
         return None
 
-    def wait(self, questions: list[Question], begun: list[list[int]], read: Prompts) -> None:
+    def wait(self, questions: list[Question], begun: list[list[int]], read: PromptBatch) -> None:
         """Keep what has been begun until there are enough; ``read`` holds it but for its last token."""
         self._waiting += questions
         self._begun += begun
@@ -122,7 +122,7 @@ class Sayings:
             self._waiting, self._begun, self._read = [], [], []
             self.ask(questions, read, begun)
 
-    def ask(self, questions: list[Question], read: Prompts, begun: list[list[int]] | None = None) -> None:
+    def ask(self, questions: list[Question], read: PromptBatch, begun: list[list[int]] | None = None) -> None:
         """Generate, from the first token on where nothing is begun."""
         said = continue_prompts(self.model, read, self.stops, self.max_new_tokens, begun=begun)
         for question, tokens in zip(questions, said, strict=True):

@@ -13,7 +13,7 @@ from ofmu_pl.support.terminal import console, padding
 Metrics = dict[str, MetricResult]
 
 
-class Ending(NamedTuple):
+class FinalTable(NamedTuple):
     """What a run ends with: metrics by model, under a title, with a remark."""
 
     title: str

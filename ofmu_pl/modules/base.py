@@ -35,7 +35,7 @@ from ofmu_pl.training.descent import (
     moments_of_embeddings,
 )
 from ofmu_pl.training.parallel import Replica, reshard
-from ofmu_pl.training.record import Record, peak_memory
+from ofmu_pl.training.record import RunRecord, peak_memory
 from ofmu_pl.training.recovery import made_to_fit
 from ofmu_pl.training.run import Run
 
@@ -122,7 +122,7 @@ class UnlearningModule(pl.LightningModule, ABC):
         self.network: nn.Module | None = None
         self.make_optimizer, self.make_scheduler = optimizer, scheduler
         self.gradient_clip, self.micro_batch_size = gradient_clip, micro_batch_size
-        self.record = Record()
+        self.record = RunRecord()
         self.replica: Replica | None = None  # no module, so that Lightning neither saves nor moves it
 
     # What a subclass says ------------------------------------------------------------------------------------------

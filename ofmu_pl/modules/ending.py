@@ -13,7 +13,7 @@ from ofmu_pl.data.guessable import kinds_in
 from ofmu_pl.losses import log_odds
 from ofmu_pl.modules.goal import EVERY, rise_of
 from ofmu_pl.modules.likeness import Likeness
-from ofmu_pl.modules.reader import Reader, Rows, means
+from ofmu_pl.modules.reader import RowReader, Rows, means
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.training.run import Run
@@ -26,7 +26,7 @@ AREAS = ("goal/auc", "goal/facts_auc")
 """Names of what tells forget from held-out rows: 1 before the first step, 0.5 at the goal, less beyond."""
 
 
-class Method(Protocol):
+class Watched(Protocol):
     """A method, as far as its end must know it."""
 
     run: Run
@@ -61,9 +61,9 @@ class Watch:
         kept: Its retain rows' losses of then, (R,), where a run goes on; ``None``: they are measured.
     """
 
-    def __init__(self, method: Method, kept: Tensor | None = None) -> None:
+    def __init__(self, method: Watched, kept: Tensor | None = None) -> None:
         self.data = method.run.data
-        self.reader = Reader(self.data, method.token_losses)
+        self.reader = RowReader(self.data, method.token_losses)
         self.likeness = Likeness(self.reader, kinds_in(self.data), self._still_to_rise)
         self.retained = self.reader.some("retain")
         self._held: Rows = []
@@ -127,7 +127,7 @@ class Ending:
         """Whether what retain rows have lost ends the run, or chooses the weights."""
         return self.max_harm is not None or self.keep == "best"
 
-    def begin(self, method: Method) -> None:
+    def begin(self, method: Watched) -> None:
         """Measure retain rows before the first step."""
         if self.keep == "best" and method.run.ranks.sharded:
             raise UserError("With shards no rank has all weights to keep: set model.keep last or trainer.strategy ddp.")
@@ -140,7 +140,7 @@ class Ending:
             with method.scoring():
                 self.watch = Watch(method, self._old)
 
-    def look(self, method: Method, number: int) -> dict[str, float]:
+    def look(self, method: Watched, number: int) -> dict[str, float]:
         """Compare if a look is due; keep the weights if they are the best, and end the run where it is to end."""
         reached, seen = method.reached(number)
         if not seen or not self.looks:
@@ -158,7 +158,7 @@ class Ending:
             method.run.stop()
         return seen
 
-    def settle(self, method: Method) -> None:
+    def settle(self, method: Watched) -> None:
         """Take the best weights, before the model is measured and exported; the second call does nothing."""
         if not self._weights:
             return
@@ -182,7 +182,7 @@ class Ending:
             self._old, self.best, self.step, self._weights = (state[k] for k in ("old", "best", "step", "weights"))
             self.best = (bool(self.best[0]), float(self.best[1]))
 
-    def _keep(self, method: Method, number: int, harm: float, seen: dict[str, float]) -> None:
+    def _keep(self, method: Watched, number: int, harm: float, seen: dict[str, float]) -> None:
         bound = HARM if self.max_harm is None else self.max_harm
         far = [abs(seen[name] - 0.5) for name in AREAS if name in seen]
         away = abs(seen["goal/left"]) if "goal/left" in seen else max(far, default=float("inf"))
@@ -192,6 +192,6 @@ class Ending:
             self._weights = [x.detach().to("cpu", copy=True) for x in _places(method)]
 
 
-def _places(method: Method) -> list[Tensor]:
+def _places(method: Watched) -> list[Tensor]:
     """Tensors that training moves: trainable parameters, and buffers such as running statistics."""
     return [*trainable(method.trained), *method.trained.buffers()]

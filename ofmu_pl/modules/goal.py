@@ -25,7 +25,7 @@ from ofmu_pl.modules.alike import WIDTH
 from ofmu_pl.modules.levels import Levels
 from ofmu_pl.modules.likeness import Likeness
 from ofmu_pl.modules.path import Path
-from ofmu_pl.modules.reader import LOOKED_AT, Reader, Told, means
+from ofmu_pl.modules.reader import LOOKED_AT, RowReader, Told, means
 from ofmu_pl.networks.base import Batch
 
 LONGEST_ITERATIONS = 100
@@ -76,7 +76,7 @@ class Goal:
         expected: Told | None = None,
     ) -> None:
         self.data, self.guess = data, guess
-        self.reader = Reader(data, tokens)
+        self.reader = RowReader(data, tokens)
         blind = guess if data.modality == "images" else guess / 2
         self.levels = Levels(self.reader, blind, one_sided, kinds, expected)
         self.path = Path(path_length(iterations, one_sided=one_sided))
@@ -163,6 +163,6 @@ class Goal:
         self.path.way, self.path.harm, self.old = state["way"], state["harm"], state["old"]
 
 
-def rise_of(reader: Reader, rows: Sequence[int], old: Tensor) -> float:
+def rise_of(reader: RowReader, rows: Sequence[int], old: Tensor) -> float:
     """Mean rise of the losses of retain rows, which were ``old``, (R,), in nats."""
     return float((means(reader.losses("retain", rows)) - old).mean())

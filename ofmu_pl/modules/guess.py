@@ -14,7 +14,7 @@ from torch import Tensor
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.losses import IGNORED
-from ofmu_pl.modules.ngram import Answer, NGram, Sparse
+from ofmu_pl.modules.ngram import NGram, Reply, Sparse
 from ofmu_pl.networks.base import Batch
 
 READ = 10_000
@@ -48,7 +48,7 @@ class Guess:
             answers(data, name, evenly(range(len(data.splits[name])), READ)) for name in ("retain", self.unseen)
         )
         self.model = NGram(known, held, vocabulary)
-        self._said: dict[tuple[str, int], tuple[Answer, Sparse]] = {}
+        self._said: dict[tuple[str, int], tuple[Reply, Sparse]] = {}
 
     def sharpen(self, logits: Callable[[Batch], tuple[Tensor, Tensor]]) -> None:
         """Find the temperature at which the mean entropy at held-out rows' answers is the network's; at most 1.
@@ -94,7 +94,7 @@ class Guess:
             row[places] = self.model.dense(said, row.device).log() / self.temperature
         return guessed
 
-    def _guessed(self, stream: str, i: int) -> tuple[Answer, Sparse]:
+    def _guessed(self, stream: str, i: int) -> tuple[Reply, Sparse]:
         """A row's true answer and the guess at it; both are kept, since like questions are sought in all known ones."""
         if (stream, i) not in self._said:
             (answer,) = answers(self.data, stream, [i])
@@ -107,9 +107,9 @@ def _entropy(log_probabilities: Iterable[Tensor]) -> Tensor:
     return torch.cat([-(x.exp() * x).sum(1) for x in log_probabilities]).mean()
 
 
-def answers(data: PairedDataModule, stream: str, rows: Iterable[int]) -> Iterator[Answer]:
+def answers(data: PairedDataModule, stream: str, rows: Iterable[int]) -> Iterator[Reply]:
     """The answers of some rows, by number, of a split of text, as the training loss sees them."""
     for i in rows:
         batch = data.collate(stream, [i], 0)
         labelled = (batch["labels"][0] != IGNORED).nonzero().flatten().tolist()
-        yield Answer(batch["input_ids"][0].tolist(), labelled[0], [place for place in labelled if place])
+        yield Reply(batch["input_ids"][0].tolist(), labelled[0], [place for place in labelled if place])

@@ -26,7 +26,7 @@ from torch import Tensor
 from ofmu_pl.data.guessable import OWN
 from ofmu_pl.losses import IGNORED, log_odds
 from ofmu_pl.modules.alike import Group, distances, grouped, levels_of
-from ofmu_pl.modules.reader import Reader, Rows, Told
+from ofmu_pl.modules.reader import RowReader, Rows, Told
 
 
 class Levels:
@@ -46,7 +46,7 @@ class Levels:
     """
 
     def __init__(
-        self, reader: Reader, blind: float, one_sided: bool, kinds: Told | None, expected: Told | None
+        self, reader: RowReader, blind: float, one_sided: bool, kinds: Told | None, expected: Told | None
     ) -> None:
         self.reader, self.blind, self.one_sided = reader, blind, one_sided
         self.kinds, self.expected = kinds, expected

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from ofmu_pl.data.guessable import OWN, facts_loss
 from ofmu_pl.metrics.bootstrap import LEVEL, least_p
 from ofmu_pl.modules.alike import WIDTH, alike
-from ofmu_pl.modules.reader import LOOKED_AT, Reader, Rows, Told
+from ofmu_pl.modules.reader import LOOKED_AT, RowReader, Rows, Told
 
 StillToRise = Callable[[Rows, Sequence[int]], float]
 """Maps token losses of forget rows, and their numbers, to what they still have to rise, in log-odds."""
@@ -20,7 +20,7 @@ class Likeness:
         still_to_rise: Says how far rows are, where there are too few for any AUC to tell them apart.
     """
 
-    def __init__(self, reader: Reader, kinds: Told | None, still_to_rise: StillToRise) -> None:
+    def __init__(self, reader: RowReader, kinds: Told | None, still_to_rise: StillToRise) -> None:
         self.reader, self.kinds, self.still_to_rise = reader, kinds, still_to_rise
 
     @property

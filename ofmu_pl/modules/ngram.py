@@ -33,7 +33,7 @@ Kind = tuple[int, int, int]
 """How many of a place's contexts all answers have, answers to like questions have, and its question has."""
 
 
-class Answer(NamedTuple):
+class Reply(NamedTuple):
     """A row's tokens and where its answer is.
 
     Attributes:
@@ -110,7 +110,7 @@ class NGram:
         True
     """
 
-    def __init__(self, known: Iterable[Answer], held: Iterable[Answer], vocabulary: int) -> None:
+    def __init__(self, known: Iterable[Reply], held: Iterable[Reply], vocabulary: int) -> None:
         self.vocabulary, self._known = vocabulary, list(known)
         self._nearest = Nearest([answer.tokens[: answer.question] for answer in self._known])
         self._shares = _followers(self._known, LONGEST)
@@ -120,11 +120,11 @@ class NGram:
         self.weights: dict[Kind, np.ndarray] = {}
         self._fit(held)
 
-    def predict(self, answer: Answer) -> Tensor:
+    def predict(self, answer: Reply) -> Tensor:
         """Probabilities of the next token at each of an answer's places, (n, V) float32."""
         return self.dense(self.sparse(answer))
 
-    def sparse(self, answer: Answer) -> Sparse:
+    def sparse(self, answer: Reply) -> Sparse:
         """What ``predict`` gives, as far as it differs from place to place."""
         everywhere: list[list[float]] = []
         places: list[int] = []
@@ -155,7 +155,7 @@ class NGram:
         named = sparse.tokens == wanted[sparse.places]
         return predicted.index_put_((sparse.places[named],), sparse.shares[named], accumulate=True)
 
-    def _fit(self, held: Iterable[Answer]) -> None:
+    def _fit(self, held: Iterable[Reply]) -> None:
         """Find the weights of each kind of place by expectation maximisation."""
         found: dict[Kind, list[list[float]]] = defaultdict(list)
         for answer in held:
@@ -174,12 +174,12 @@ class NGram:
         """The weights of a kind; equal ones where no held answer has it."""
         return self.weights.get(kind, np.full(parts, 1 / parts))
 
-    def _parts(self, answer: Answer) -> Iterator[tuple[int, Kind, list[Shares]]]:
+    def _parts(self, answer: Reply) -> Iterator[tuple[int, Kind, list[Shares]]]:
         """For each place its token, its kind, and its parts but the uniform one, the context of no token first."""
         tokens = answer.tokens
         question = tokens[: answer.question]
         like = _followers([self._known[i] for i in self._nearest(question, LIKE)], LONGEST_OF_LIKE)
-        asked = _followers([Answer(question, 0, range(len(question)))], 1)
+        asked = _followers([Reply(question, 0, range(len(question)))], 1)
         for i in answer.places:
             contexts = [tuple(tokens[i - k : i]) for k in range(min(LONGEST, i) + 1)]
             everywhere = [self._shares[c] for c in contexts if c in self._shares]
@@ -188,7 +188,7 @@ class NGram:
             yield tokens[i], (len(everywhere), len(near), len(copied)), [*everywhere, *near, *copied]
 
 
-def _followers(answers: Iterable[Answer], longest: int) -> dict[tuple[int, ...], Shares]:
+def _followers(answers: Iterable[Reply], longest: int) -> dict[tuple[int, ...], Shares]:
     """For each context of at most ``longest`` tokens the shares of the tokens that follow it."""
     counts: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
     for tokens, _, places in answers:

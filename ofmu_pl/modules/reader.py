@@ -22,7 +22,7 @@ Told = Callable[[str, Sequence[int]], Rows]
 """Maps a split's name and numbers of its rows to a number for each of their tokens."""
 
 
-class Reader:
+class RowReader:
     """Losses of rows' tokens.
 
     Args:

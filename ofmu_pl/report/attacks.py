@@ -7,7 +7,7 @@ from itertools import chain, product
 from statistics import median
 from typing import Any
 
-from ofmu_pl.report.runs import Findings, Replicate, number, words
+from ofmu_pl.report.runs import Replicate, Study, number, words
 from ofmu_pl.report.statistics import Spread, spread_of
 from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
 from ofmu_pl.support.records.models import RETRAINED, TARGET, UNLEARNED
@@ -20,24 +20,24 @@ HEADS = {MODELS: "N", "epsilon": "epsilon ↓", "forgetting_score": "forgetting 
 """Heads of figures over runs that are not their names alone."""
 
 
-def attacks_of(experiment: Findings, scenarios: list[str]) -> list[str]:
+def attacks_of(experiment: Study, scenarios: list[str]) -> list[str]:
     """Names of the attacks that some run of these scenarios was under, in order."""
     runs = [r for r in experiment.finished if r.scenario in scenarios]
     return list(dict.fromkeys(chain.from_iterable(r.attacks.attacks for r in runs)))
 
 
-def made(experiment: Findings, scenarios: list[str], method: str, attack: str) -> dict[Replicate, AttackRecord]:
+def made(experiment: Study, scenarios: list[str], method: str, attack: str) -> dict[Replicate, AttackRecord]:
     """What an attack found on the runs of a method, by replicate."""
     runs = experiment.of(scenarios, method).items()
     return {key: r.attacks.attacks[attack] for key, r in runs if attack in r.attacks.attacks}
 
 
-def returned(experiment: Findings, scenarios: list[str], method: str, attack: str) -> Spread:
+def returned(experiment: Study, scenarios: list[str], method: str, attack: str) -> Spread:
     """The share that returns, in per cent, over replicates; of a single one the interval is over rows."""
     return spread_of((r.returns for r in made(experiment, scenarios, method, attack).values()), unit=100)
 
 
-def shares(experiment: Findings, scenarios: list[str], method: str) -> dict[str, Spread]:
+def shares(experiment: Study, scenarios: list[str], method: str) -> dict[str, Spread]:
     """What returns of a method's runs, by attack."""
     return {a: returned(experiment, scenarios, method, a) for a in attacks_of(experiment, scenarios)}
 
@@ -47,7 +47,7 @@ def worst(found: dict[str, Spread]) -> str | None:
     return max((a for a, s in found.items() if not math.isnan(s.low)), key=lambda a: found[a].mean, default=None)
 
 
-def attack_table(experiment: Findings, name: str, scenarios: list[str]) -> Table:
+def attack_table(experiment: Study, name: str, scenarios: list[str]) -> Table:
     """What returns, by method and attack; no rows: no run was attacked."""
     attacks = attacks_of(experiment, scenarios)
     rows = {m: shares(experiment, scenarios, m) for m in experiment.ran(scenarios)} if attacks else {}
@@ -71,7 +71,7 @@ def attack_table(experiment: Findings, name: str, scenarios: list[str]) -> Table
     return table
 
 
-def found_table(experiment: Findings, name: str, scenarios: list[str]) -> Table:
+def found_table(experiment: Study, name: str, scenarios: list[str]) -> Table:
     """What attacks find on each model; no rows: no run was attacked."""
     attacks = attacks_of(experiment, scenarios)
     title = f"{experiment.title}, {name}: what attacks find, the more the better for the attacker"
@@ -91,7 +91,7 @@ def found_table(experiment: Findings, name: str, scenarios: list[str]) -> Table:
     return table
 
 
-def cost_table(experiment: Findings, name: str, scenarios: list[str]) -> Table:
+def cost_table(experiment: Study, name: str, scenarios: list[str]) -> Table:
     """What attacks cost a model, medians over runs; no rows: no run was attacked."""
     title = f"{experiment.title}, {name}: what attacks cost on a model"
     table = Table(f"{experiment.name}-{name}-attack-costs", title, ["attack", "gradients", "seconds"], folded=True)
@@ -109,7 +109,7 @@ def _median(spent: Iterable[Mapping[str, Any]]) -> float | None:
     return median(known) if known else None
 
 
-def _notes(experiment: Findings, scenarios: list[str], rows: dict[str, dict[str, Spread]]) -> list[str]:
+def _notes(experiment: Study, scenarios: list[str], rows: dict[str, dict[str, Spread]]) -> list[str]:
     """What one must know to read the table; which models broke, and which were not at hand."""
     notes = [
         "returns: how far what the attack finds is on the way from the retrained model (0 % by construction) to the "
@@ -131,7 +131,7 @@ def _notes(experiment: Findings, scenarios: list[str], rows: dict[str, dict[str,
     return notes + _broken(experiment, scenarios)
 
 
-def _broken(experiment: Findings, scenarios: list[str]) -> list[str]:
+def _broken(experiment: Study, scenarios: list[str]) -> list[str]:
     """A sentence for each model that an attack broke, with its seeds."""
     seeds: dict[tuple[str, str, str], list[int]] = {}
     for run in experiment.finished:
@@ -146,7 +146,7 @@ def _broken(experiment: Findings, scenarios: list[str]) -> list[str]:
     ]
 
 
-def across_table(experiment: Findings, name: str, scenarios: list[str]) -> Table:
+def across_table(experiment: Study, name: str, scenarios: list[str]) -> Table:
     """Figures over the runs of each method, a line a scenario, method and attack; no rows: there are too few runs."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     for scenario, method in product(scenarios, experiment.methods):

@@ -3,16 +3,16 @@
 import json
 from collections import Counter
 
-from ofmu_pl.report.runs import Finding, Findings, Replicate
+from ofmu_pl.report.runs import Replicate, StudiedRun, Study
 
 
-def belonging(name: str, runs: list[Finding], problems: list[str]) -> list[Finding]:
+def belonging(name: str, runs: list[StudiedRun], problems: list[str]) -> list[StudiedRun]:
     """The runs of an experiment that belong together: one a method, scenario and seed, of the commonest definition.
 
     The same weights twice are one run, too, whatever their seeds say. Other definitions' numbers mean something else.
     """
-    kept: dict[tuple[str, str, int], Finding] = {}
-    weights: dict[tuple[str, str, str], Finding] = {}
+    kept: dict[tuple[str, str, int], StudiedRun] = {}
+    weights: dict[tuple[str, str, str], StudiedRun] = {}
     for run in runs:
         mark = run.fact("weights")
         first = kept.get((run.scenario, run.method, run.seed))
@@ -33,11 +33,11 @@ def belonging(name: str, runs: list[Finding], problems: list[str]) -> list[Findi
     return [r for r in kept.values() if r.results is None or r.definition == main]
 
 
-def _not_finished(experiment: Findings) -> list[str]:
+def _not_finished(experiment: Study) -> list[str]:
     """One sentence for all runs that have not ended, one a method and scenario for those that broke."""
     waiting = [r for r in experiment.runs if r.results is None and r.error is None and r.status == "unfinished"]
     found = [f"{len(waiting)} of {len(experiment.runs)} runs have not ended yet."] if waiting else []
-    broken: dict[tuple[str, str, str], list[Finding]] = {}
+    broken: dict[tuple[str, str, str], list[StudiedRun]] = {}
     for run in experiment.runs:
         if run.results is None and run not in waiting:
             broken.setdefault((run.scenario, run.method, run.status), []).append(run)
@@ -49,9 +49,9 @@ def _not_finished(experiment: Findings) -> list[str]:
     return found
 
 
-def _other_rows(experiment: Findings) -> list[str]:
+def _other_rows(experiment: Study) -> list[str]:
     """One sentence a run that forgets other rows than most runs of its scenario and seed, or does not say which."""
-    replicates: dict[Replicate, list[tuple[str | None, Finding]]] = {}
+    replicates: dict[Replicate, list[tuple[str | None, StudiedRun]]] = {}
     for run in experiment.finished:
         hashes = run.fact("hashes")
         rows = hashes.get("forget") if isinstance(hashes, dict) else None
@@ -71,7 +71,7 @@ def _other_rows(experiment: Findings) -> list[str]:
     return found
 
 
-def _other_attacks(experiment: Findings) -> list[str]:
+def _other_attacks(experiment: Study) -> list[str]:
     """One sentence an attack that runs were under with differing settings or seeds."""
     ways: dict[str, dict[str, str]] = {}
     for run in experiment.finished:
@@ -85,7 +85,7 @@ def _other_attacks(experiment: Findings) -> list[str]:
     ]
 
 
-def check(experiment: Findings, problems: list[str]) -> None:
+def check(experiment: Study, problems: list[str]) -> None:
     """Name what failed, what is missing, and what does not belong together."""
     found = _not_finished(experiment)
     found += [f"the attacks on {r.folder} failed: {r.attack_error}" for r in experiment.runs if r.attack_error]

@@ -12,7 +12,7 @@ from scipy.stats import norm, ttest_1samp
 from ofmu_pl.metrics.bootstrap import LEVEL, holm
 from ofmu_pl.report.derived import Place, alignment, difficulty, grid, norms, sweep_panels
 from ofmu_pl.report.published import without
-from ofmu_pl.report.runs import Findings, words
+from ofmu_pl.report.runs import Study, words
 from ofmu_pl.report.statistics import compare, differences, least_p, merit, paired
 from ofmu_pl.report.tables import between, figure
 
@@ -34,7 +34,7 @@ class Claim:
     why: str
 
 
-def claims(experiment: Findings) -> list[Claim]:
+def claims(experiment: Study) -> list[Claim]:
     """All that an experiment of its kind can decide, either error having at most 5 % for each statement (``judged``).
 
     It goes by differences over seeds, and by the intervals of correlations that the analysis of ``udi`` gives.
@@ -52,7 +52,7 @@ def claims(experiment: Findings) -> list[Claim]:
     return [Claim(experiment.name, *found) for found in judges[experiment.kind](experiment)]
 
 
-def _significance(experiment: Findings) -> Iterator[Found]:
+def _significance(experiment: Study) -> Iterator[Found]:
     text = f"OFMU's improvements over the baselines are statistically significant (p < {LEVEL})."
     tests = []
     for scenarios in experiment.groups.values():
@@ -71,7 +71,7 @@ def _significance(experiment: Findings) -> Iterator[Found]:
     yield text, judged(families), why
 
 
-def _gain(experiment: Findings, variant: str, metric: str) -> list[float]:
+def _gain(experiment: Study, variant: str, metric: str) -> list[float]:
     """Ours minus a variant, seed by seed; the hard third's cosine comes from the analysis."""
     if metric == HARD:
         cosines = alignment(experiment)["hardest"]
@@ -80,7 +80,7 @@ def _gain(experiment: Findings, variant: str, metric: str) -> list[float]:
     return differences(*(merit(experiment, scenarios, m, metric) for m in (experiment.ours or "", variant)))
 
 
-def _ablation(experiment: Findings) -> Iterator[Found]:
+def _ablation(experiment: Study) -> Iterator[Found]:
     quality = experiment.tested("forget_quality") if experiment.entry("forget_quality") else "avg_gap"
     hard = "Removing similarity-aware decorrelation reduces robustness on hard samples (embedding similarity drops)."
     less = "Removing the penalty reformulation lowers forgetting efficacy (forget quality falls)."
@@ -101,7 +101,7 @@ def _ablation(experiment: Findings) -> Iterator[Found]:
     yield text, _verdict(nowhere_behind and 1 in ways, -1 in ways), f"{experiment.ours} minus {found}."
 
 
-def _by_grid(experiment: Findings, metric: str) -> dict[float | None, dict[float, dict[int, float]]]:
+def _by_grid(experiment: Study, metric: str) -> dict[float | None, dict[float, dict[int, float]]]:
     """Values by rho, T and seed; scenarios are grid points, so seeds pair them."""
     found: dict[float | None, dict[float, dict[int, float]]] = {}
     for (scenario, method), (t, rho) in grid(experiment).items():
@@ -111,7 +111,7 @@ def _by_grid(experiment: Findings, metric: str) -> dict[float | None, dict[float
     return {rho: dict(sorted(by_t.items())) for rho, by_t in found.items() if len(by_t) > 1}
 
 
-def _sweep(experiment: Findings) -> Iterator[Found]:
+def _sweep(experiment: Study) -> Iterator[Found]:
     rising = "More inner steps consistently strengthen forgetting efficacy (monotonically, for all rho)."
     stable = "Model utility is robust to changes in inner loop depth, less sensitive than forgetting."
     damped = "High penalty values suppress forgetting improvements."
@@ -145,7 +145,10 @@ def _sweep(experiment: Findings) -> Iterator[Found]:
 
 
 def _stability(
-    experiment: Findings, text: str, shown: list[str], forgetting: dict[float | None, dict[float, dict[int, float]]]
+    experiment: Study,
+    text: str,
+    shown: list[str],
+    forgetting: dict[float | None, dict[float, dict[int, float]]],
 ) -> Found:
     """Range over T of utility against that of forgetting, both in one unit, averaged over rho, seed by seed."""
     if len(shown) < 2:
@@ -166,7 +169,7 @@ def _over_t(by_t: dict[float, dict[int, float]], seed: int) -> list[float]:
     return [by_seed[seed] for by_seed in by_t.values() if seed in by_seed]
 
 
-def _convergence(experiment: Findings) -> Iterator[Found]:
+def _convergence(experiment: Study) -> Iterator[Found]:
     text = "The gradient of F becomes small: min over k of |grad F|^2 is O(1/K) + O(1/T) (lemma 3)."
     found = norms(experiment)
     if not found:
@@ -192,7 +195,7 @@ def _convergence(experiment: Findings) -> Iterator[Found]:
         yield text, judged([*falls.values(), drop]), f"{why}; {tail}."
 
 
-def _coupling(experiment: Findings) -> Iterator[Found]:
+def _coupling(experiment: Study) -> Iterator[Found]:
     """Whether utility falls with the difficulty of what is forgotten, and least so with ours (tab:udi-corr)."""
     rises = "The harder the forget samples, the more utility falls (Spearman correlation with the UDI above 0)."
     weakest = "OFMU shows the weakest coupling of difficulty and utility loss."
@@ -227,7 +230,7 @@ def _verdict(reproduced: bool, contradicted: bool) -> Verdict:
     return "reproduced" if reproduced else "not decidable"
 
 
-def _nearness(experiment: Findings) -> Iterator[Found]:
+def _nearness(experiment: Study) -> Iterator[Found]:
     """Whether ours leaves the hard samples' embeddings nearest to the retrained model's (tab:embed-sim)."""
     text = "On hard samples OFMU's embeddings are nearest to the retrained model's."
     hard = {m: x for m, x in alignment(experiment)["hardest"].items() if m in experiment.methods}

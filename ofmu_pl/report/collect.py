@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from ofmu_pl.report.checks import belonging, check
 from ofmu_pl.report.foreign import Foreign, foreign_rows
-from ofmu_pl.report.runs import Finding, Findings, default_metrics, number
+from ofmu_pl.report.runs import StudiedRun, Study, default_metrics, number
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import AUDIT
@@ -45,7 +45,7 @@ class Collection:
     folder: Path
     name: str
     date: str = ""
-    experiments: list[Findings] = field(default_factory=list)
+    experiments: list[Study] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
@@ -85,7 +85,7 @@ class Reader:
     def __init__(self, folder: Path, foreign: Foreign, problems: list[str]) -> None:
         self.folder, self.foreign, self.problems = folder, foreign, problems
 
-    def described(self, manifest: BenchmarkRecord) -> list[Findings]:
+    def described(self, manifest: BenchmarkRecord) -> list[Study]:
         """Experiments as the manifest describes them."""
         found, broken = [], dict(manifest.broken)
         for name, entry in manifest.experiments.items():
@@ -99,7 +99,7 @@ class Reader:
         ]
         return found
 
-    def _experiment(self, name: str, entry: ExperimentRecord) -> Findings:
+    def _experiment(self, name: str, entry: ExperimentRecord) -> Study:
         if entry.kind not in KINDS:
             self.problems.append(
                 f"The experiment '{name}' is of an unknown kind '{entry.kind}': its tables are shown, no figures."
@@ -107,7 +107,7 @@ class Reader:
         path = below(self.folder, name, "The experiment") / ANALYSIS
         runs = belonging(name, list(map(self._run, entry.cells)), self.problems)
         columns = entry.metrics or ([] if entry.kind == "cost" else default_metrics(runs))
-        return Findings(
+        return Study(
             **vars(replace(entry, metrics=columns, gradients=number(entry.gradients))),
             name=name,
             runs=runs,
@@ -116,7 +116,7 @@ class Reader:
             across=self._across(runs),
         )
 
-    def in_turn(self, record: RequestsRecord) -> Findings:
+    def in_turn(self, record: RequestsRecord) -> Study:
         """Requests one after another: a scenario is the time after a request."""
         runs = []
         for s in record.sequences:
@@ -135,12 +135,12 @@ class Reader:
         )
 
     def _undescribed(
-        self, name: str, title: str, note: str, methods: dict[str, MethodRecord], runs: list[Finding]
-    ) -> Findings:
+        self, name: str, title: str, note: str, methods: dict[str, MethodRecord], runs: list[StudiedRun]
+    ) -> Study:
         """An experiment of runs that no benchmark describes."""
         of_ofmu = [r.method for r in runs if r.fact("method") == "OFMU"]
         runs = belonging(name, runs, self.problems)
-        return Findings(
+        return Study(
             name=name,
             title=title,
             note=note,
@@ -157,7 +157,7 @@ class Reader:
             across=self._across(runs),
         )
 
-    def walked(self) -> Findings:
+    def walked(self) -> Study:
         """One experiment of all ordinary runs below the folder.
 
         Raises:
@@ -182,7 +182,7 @@ class Reader:
         note = "Ordinary runs, found by their folders: what they share is not known." if len(runs) > 1 else ""
         return self._undescribed("runs", "Runs", note, {r.method: MethodRecord() for r in runs}, runs)
 
-    def _run_at(self, place: Path) -> Finding | None:
+    def _run_at(self, place: Path) -> StudiedRun | None:
         """The run that ``latest`` points at in a folder of versions; ``None``: there is none that unlearned."""
         relative, latest = place.relative_to(self.folder), place / "latest"
         *scenario, method = [p for p in relative.parts if not p.startswith("seed_")] or [place.name]
@@ -204,26 +204,26 @@ class Reader:
         cell = CellRecord(where, method, seed if isinstance(seed, int) else 0, relative.as_posix(), "finished")
         return self._finding(cell, place, results)
 
-    def _run(self, cell: CellRecord) -> Finding:
+    def _run(self, cell: CellRecord) -> StudiedRun:
         """A run as a manifest names it, with all that it left."""
         try:
             place = below(self.folder, cell.folder, "The run")
         except UserError as error:
-            return Finding(**vars(replace(cell, status="failed", error=str(error))))
+            return StudiedRun(**vars(replace(cell, status="failed", error=str(error))))
         if cell.status != "finished":
-            return Finding(**vars(cell))
+            return StudiedRun(**vars(cell))
         results = self.read(Results, place / "latest" / RESULTS)
         if results is None:
             why = f"its {RESULTS} is missing or cannot be read"
-            return Finding(**vars(replace(cell, status="unfinished", error=why)))
+            return StudiedRun(**vars(replace(cell, status="unfinished", error=why)))
         seed = results.provenance.get("seed")
         if seed is not None and seed != cell.seed:
             self.problems.append(f"{cell.folder} is listed as seed {cell.seed} but its results say seed {seed}.")
         return self._finding(cell, place, results)
 
-    def _finding(self, cell: CellRecord, place: Path, results: Results) -> Finding:
+    def _finding(self, cell: CellRecord, place: Path, results: Results) -> StudiedRun:
         latest, job = place / "latest", self.read(JobRecord, place / FINISHED)
-        return Finding(
+        return StudiedRun(
             **vars(cell),
             results=results,
             words=job.words if job else [],
@@ -231,7 +231,7 @@ class Reader:
             attacks=self.read(AttacksRecord, latest / ATTACKS) or AttacksRecord({}),
         )
 
-    def _across(self, runs: list[Finding]) -> dict[str, AcrossRecord]:
+    def _across(self, runs: list[StudiedRun]) -> dict[str, AcrossRecord]:
         """What attacks found over the runs of a method, from beside its runs' folders."""
         found = {}
         for run in runs:

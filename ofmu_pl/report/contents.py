@@ -9,7 +9,7 @@ from ofmu_pl.report.equal import equal_forgetting
 from ofmu_pl.report.published import beside
 from ofmu_pl.report.requests import requests_tables
 from ofmu_pl.report.results import head, results, runs_of
-from ofmu_pl.report.runs import Findings, words
+from ofmu_pl.report.runs import Study, words
 from ofmu_pl.report.statistics import Comparison, compare, least_p, spread, spread_in, spread_of
 from ofmu_pl.report.tables import Entry, Table, between, figure, measured, plain
 from ofmu_pl.support.records.models import BEFORE, RETRAINED
@@ -18,7 +18,7 @@ GRIDS = ("sweep", "convergence")
 """Kinds whose scenarios or methods are points of a grid, shown in one table."""
 
 
-def tables(experiment: Findings) -> list[Table]:
+def tables(experiment: Study) -> list[Table]:
     """All of an experiment that have rows, those that most readers want first."""
     if experiment.requests is not None:
         return requests_tables(experiment, experiment.requests)
@@ -35,7 +35,7 @@ def tables(experiment: Findings) -> list[Table]:
     return [t for t in found if t.rows] + beside(experiment)
 
 
-def attack_tables(experiment: Findings) -> list[Table]:
+def attack_tables(experiment: Study) -> list[Table]:
     """What returns under attack, and what attacks on single rows found, tables of each group of scenarios."""
     found = []
     for name, group in experiment.groups.items():
@@ -44,7 +44,7 @@ def attack_tables(experiment: Findings) -> list[Table]:
     return found
 
 
-def _tests(experiment: Findings, name: str, comparisons: dict[str, list[Comparison]]) -> Table:
+def _tests(experiment: Study, name: str, comparisons: dict[str, list[Comparison]]) -> Table:
     table = Table(
         f"{experiment.name}-{name}-tests",
         f"{experiment.title}, {name}: {experiment.ours} against each method, paired by seed",
@@ -67,7 +67,7 @@ def _tests(experiment: Findings, name: str, comparisons: dict[str, list[Comparis
     return table
 
 
-def _metrics(experiment: Findings, scenarios: list[str], attacks: bool) -> list[str]:
+def _metrics(experiment: Study, scenarios: list[str], attacks: bool) -> list[str]:
     """All metrics that are no column, those of attackers or the others."""
     runs = [r for r in experiment.finished if r.scenario in scenarios]
     every = dict.fromkeys(chain.from_iterable(r.side("metrics") for r in runs))
@@ -75,7 +75,7 @@ def _metrics(experiment: Findings, scenarios: list[str], attacks: bool) -> list[
     return [m for m in left if (experiment.declared(m).group == "attacks") == attacks]
 
 
-def _membership(experiment: Findings, name: str, scenarios: list[str]) -> Table:
+def _membership(experiment: Study, name: str, scenarios: list[str]) -> Table:
     """What attackers who guess which rows were trained on find, where the main table leaves it out."""
     metrics = _metrics(experiment, scenarios, attacks=True)
     title = f"{experiment.title}, {name}: what attackers can tell who guess which rows the model was trained on"
@@ -87,7 +87,7 @@ def _membership(experiment: Findings, name: str, scenarios: list[str]) -> Table:
     return table
 
 
-def _others(experiment: Findings, name: str, scenarios: list[str]) -> Table:
+def _others(experiment: Study, name: str, scenarios: list[str]) -> Table:
     """Every metric that is no column and no attack's (``_membership``), a line each."""
     models = [m for m in (BEFORE, RETRAINED, *experiment.methods) if experiment.of(scenarios, m)]
     title = f"{experiment.title}, {name}: all other metrics"
@@ -98,7 +98,7 @@ def _others(experiment: Findings, name: str, scenarios: list[str]) -> Table:
     return table
 
 
-def _grid(experiment: Findings) -> Table:
+def _grid(experiment: Study) -> Table:
     columns = experiment.columns()
     heads = ["scenario", "method", "T", "ρ", *(head(experiment, m) for m in columns), "runs"]
     over = ": mean ± standard deviation over seeds" if experiment.replicated else ""
@@ -113,7 +113,7 @@ def _grid(experiment: Findings) -> Table:
     return table
 
 
-def _costs(experiment: Findings, name: str, scenarios: list[str]) -> Table:
+def _costs(experiment: Study, name: str, scenarios: list[str]) -> Table:
     title = f"{experiment.title}, {name}: costs as multiples of {UNIT_OF_COST}"
     note = "An iteration of OFMU has T inner steps and an outer one; what the paper calls a step is not said."
     table = Table(f"{experiment.name}-{name}-costs", title, ["method", *COSTS.values()], notes=[note])
@@ -125,7 +125,7 @@ def _costs(experiment: Findings, name: str, scenarios: list[str]) -> Table:
     return table
 
 
-def _difficulty(experiment: Findings) -> Table:
+def _difficulty(experiment: Study) -> Table:
     title = f"{experiment.title}: Spearman's correlation of UDI with the drop in utility"
     table = Table(f"{experiment.name}-udi", title, ["method", "Spearman [95 % bootstrap]", "p", "n"])
     for method, r in difficulty(experiment)[1].items():
@@ -135,7 +135,7 @@ def _difficulty(experiment: Findings) -> Table:
     return table
 
 
-def _alignment(experiment: Findings) -> Table:
+def _alignment(experiment: Study) -> Table:
     thirds = alignment(experiment)
     title = f"{experiment.title}: cosine with the retrained model's embeddings"
     note = "Thirds of the forget samples by UDI; 'target' is the model before, unrelated models are far from 0, too."

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ofmu_pl.report.runs import Finding, Findings, Replicate, number
+from ofmu_pl.report.runs import Replicate, StudiedRun, Study, number
 from ofmu_pl.report.statistics import Spread, overall, spread
 
 UNIT_OF_COST = "grad_ascent"
@@ -20,7 +20,7 @@ LONGEST = 100_000
 """Iterations of a curve that are read; runs write a thousand."""
 
 
-def costs(experiment: Findings, scenarios: list[str], method: str) -> dict[str, dict[Replicate, float]]:
+def costs(experiment: Study, scenarios: list[str], method: str) -> dict[str, dict[Replicate, float]]:
     """Ratios to the gradient-ascent run of the same replicate, by name and replicate.
 
     ``time_over_GA_step`` and ``gradients_over_GA_step`` are training seconds and gradients divided by outer iterations,
@@ -42,7 +42,7 @@ def costs(experiment: Findings, scenarios: list[str], method: str) -> dict[str, 
     return found
 
 
-def alignment(experiment: Findings) -> dict[str, dict[str, dict[str, float]]]:
+def alignment(experiment: Study) -> dict[str, dict[str, dict[str, float]]]:
     """Cosines with the retrained model's embeddings: by third (``easiest``, ``hardest``), model and seed."""
     found: dict[str, dict[str, dict[str, float]]] = {"easiest": {}, "hardest": {}}
     for seed, analysis in experiment.analysis.seeds.items():
@@ -52,7 +52,9 @@ def alignment(experiment: Findings) -> dict[str, dict[str, dict[str, float]]]:
     return found
 
 
-def difficulty(experiment: Findings) -> tuple[dict[str, list[tuple[float, float]]], dict[str, dict[str, float]]]:
+def difficulty(
+    experiment: Study,
+) -> tuple[dict[str, list[tuple[float, float]]], dict[str, dict[str, float]]]:
     """Points of the UDI analysis (index, drop in utility) and Spearman's rho, low, high, p, n, both by method."""
     points: dict[str, list[tuple[float, float]]] = {}
     for draw in experiment.analysis.draws:
@@ -65,7 +67,7 @@ def difficulty(experiment: Findings) -> tuple[dict[str, list[tuple[float, float]
     return points, {method: values for method, values in found.items() if "rho" in values}
 
 
-def grid(experiment: Findings) -> dict[tuple[str, str], tuple[float | None, float | None]]:
+def grid(experiment: Study) -> dict[tuple[str, str], tuple[float | None, float | None]]:
     """(T, rho) of each scenario and method, read from ``model.inner_steps`` and ``model.rho_0`` of their options."""
     found = {}
     for scenario, own in experiment.scenarios.items():
@@ -77,7 +79,7 @@ def grid(experiment: Findings) -> dict[tuple[str, str], tuple[float | None, floa
     return found
 
 
-def sweep_panels(experiment: Findings) -> list[str]:
+def sweep_panels(experiment: Study) -> list[str]:
     """Forgetting, utility, forget quality: the three that the paper's figure has, or what stands for them on images."""
     wanted = (
         ("UA", "forget_Q_A_Prob"),
@@ -88,7 +90,7 @@ def sweep_panels(experiment: Findings) -> list[str]:
     return [m for m in found if m] if all(found) else experiment.columns()[:3]
 
 
-def curve(run: Finding, name: str) -> np.ndarray:
+def curve(run: StudiedRun, name: str) -> np.ndarray:
     """A run's values by iteration, NaN where it has measured none; empty if it has none at all.
 
     The file has ``{"step": [...], "value": [...]}``, steps counted from 1.
@@ -104,7 +106,7 @@ def curve(run: Finding, name: str) -> np.ndarray:
     return found
 
 
-def norms(experiment: Findings) -> dict[float, dict[Place, np.ndarray]]:
+def norms(experiment: Study) -> dict[float, dict[Place, np.ndarray]]:
     """Courses of |grad F|, NaN for no value, by T and what runs of several T share."""
     found: dict[float, dict[Place, np.ndarray]] = {}
     points = grid(experiment)
@@ -119,7 +121,7 @@ def norms(experiment: Findings) -> dict[float, dict[Place, np.ndarray]]:
     return dict(sorted(found.items()))
 
 
-def published_as(experiment: Findings, scenarios: list[str], method: str, metric: str) -> Spread:
+def published_as(experiment: Study, scenarios: list[str], method: str, metric: str) -> Spread:
     """The spread over replicates of a metric, score, cost or analysis under its name in ``published.csv``."""
     thirds = {"cosine_easy": "easiest", "cosine_hard": "hardest"}
     if metric == "overall":

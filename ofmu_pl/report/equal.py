@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from ofmu_pl.report.runs import Finding, Findings, value_of, words
+from ofmu_pl.report.runs import StudiedRun, Study, value_of, words
 from ofmu_pl.report.statistics import TRADE_OFFS, spread, spread_in
 from ofmu_pl.report.tables import Entry, Table, measured
 from ofmu_pl.support.records.models import RETRAINED
@@ -32,7 +32,7 @@ def crossing(course: Sequence[Point], level: float) -> tuple[float, str] | None:
     return found
 
 
-def course(run: Finding, forgotten: str, kept: str) -> list[Point]:
+def course(run: StudiedRun, forgotten: str, kept: str) -> list[Point]:
     """A run from its start over the measurements along it to its end; empty where none was made along it."""
     if run.results is None or not run.results.history:
         return []
@@ -43,7 +43,7 @@ def course(run: Finding, forgotten: str, kept: str) -> list[Point]:
     return known if any(when not in ("start", "end") for when, _, _ in known) else []
 
 
-def equal_forgetting(experiment: Findings, name: str, scenarios: list[str]) -> Table:
+def equal_forgetting(experiment: Study, name: str, scenarios: list[str]) -> Table:
     """A row a method: what it keeps at the end, and where its forgetting last was the retrained model's.
 
     The pair of metrics is the first of ``PAIRS`` that some run has along its way; without one there are no rows.
@@ -80,7 +80,7 @@ def equal_forgetting(experiment: Findings, name: str, scenarios: list[str]) -> T
 
 
 def _courses(
-    experiment: Findings, scenarios: list[str], method: str, pair: tuple[str, str]
+    experiment: Study, scenarios: list[str], method: str, pair: tuple[str, str]
 ) -> list[tuple[list[Point], float]]:
     """Courses of a method's runs, with the level of the retrained model of each."""
     runs = experiment.of(scenarios, method).values()

@@ -16,7 +16,7 @@ from ofmu_pl import __version__
 from ofmu_pl.report.claims import Claim
 from ofmu_pl.report.collect import Collection
 from ofmu_pl.report.figures import Picture
-from ofmu_pl.report.runs import Finding, Findings
+from ofmu_pl.report.runs import StudiedRun, Study
 from ofmu_pl.report.tables import Table
 from ofmu_pl.support.pages import templates
 
@@ -25,7 +25,7 @@ from ofmu_pl.support.pages import templates
 class Section:
     """What the page shows of one experiment, tables in its order."""
 
-    experiment: Findings
+    experiment: Study
     tables: list[Table] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
@@ -70,7 +70,7 @@ def _command_line(words: Iterable[str]) -> str:
     return shlex.join(["python", "-m", "ofmu_pl", *words])
 
 
-def _facts(runs: list[Finding]) -> dict[str, list[str]]:
+def _facts(runs: list[StudiedRun]) -> dict[str, list[str]]:
     """Code, versions and data of the runs by name, each value once."""
     facts: dict[str, dict[str, None]] = {}
     for run in runs:

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 
 from ofmu_pl.report.derived import published_as
-from ofmu_pl.report.runs import Findings
+from ofmu_pl.report.runs import Study
 from ofmu_pl.report.statistics import Spread
 from ofmu_pl.report.tables import Entry, Table, figure, measured
 from ofmu_pl.support.records.models import BEFORE, RETRAINED
@@ -57,7 +57,7 @@ def published() -> tuple[Published, ...]:
     return tuple(Published(**row) for row in csv.DictReader(text.splitlines()))
 
 
-def our_method(experiment: Findings, name: str, setting: str = "") -> str | None:
+def our_method(experiment: Study, name: str, setting: str = "") -> str | None:
     """What the paper's method is called here; ``None`` where it was not run."""
     if name == "Finetuned":  # of text: the model that must forget; of images: a method
         return "finetune" if setting.startswith("cifar") else BEFORE
@@ -73,13 +73,13 @@ def our_method(experiment: Findings, name: str, setting: str = "") -> str | None
     return known if known in experiment.methods or known == RETRAINED else None
 
 
-def without(experiment: Findings, option: str) -> str | None:
+def without(experiment: Study, option: str) -> str | None:
     """The variant in which an option is 0, and ours is not."""
     variants = [m for m, spec in experiment.methods.items() if spec.options.get(option) == 0]
     return next((m for m in variants if m != experiment.ours), None)
 
 
-def our_scenarios(experiment: Findings, setting: str, metric: str = "") -> list[str] | None:
+def our_scenarios(experiment: Study, setting: str, metric: str = "") -> list[str] | None:
     """The group of scenarios that a setting or a metric of ours names, or the only one there is.
 
     ``None`` where that is not clear.
@@ -98,7 +98,7 @@ def our_metric(p: Published) -> tuple[str, float]:
     return f"probe_{probe}_{name}", factor
 
 
-def beside(experiment: Findings) -> list[Table]:
+def beside(experiment: Study) -> list[Table]:
     """One table for each setting of the paper's labels: each published number with ours behind it."""
     groups: dict[tuple[str, str], list[Published]] = {}
     for p in published():
@@ -107,7 +107,7 @@ def beside(experiment: Findings) -> list[Table]:
     return [_table(experiment, label, setting, rows) for (label, setting), rows in groups.items()]
 
 
-def _table(experiment: Findings, label: str, setting: str, rows: list[Published]) -> Table:
+def _table(experiment: Study, label: str, setting: str, rows: list[Published]) -> Table:
     metrics = list(dict.fromkeys(p.metric for p in rows))
     groups = {p.metric: our_scenarios(experiment, setting, our_metric(p)[0]) for p in rows}
     unclear = [metric for metric, s in groups.items() if s is None]
@@ -156,7 +156,7 @@ def _printed(p: Published, reasons: dict[str, str]) -> Entry:
     return Entry(text, small, numbers, struck=True, mark=letter)
 
 
-def _ours(experiment: Findings, p: Published, scenarios: list[str] | None, name: str | None) -> Entry:
+def _ours(experiment: Study, p: Published, scenarios: list[str] | None, name: str | None) -> Entry:
     metric, factor = our_metric(p)
     if not scenarios or not name:
         return Entry("–")

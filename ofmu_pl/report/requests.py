@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import chain
 
-from ofmu_pl.report.runs import Findings, number, words
+from ofmu_pl.report.runs import Study, number, words
 from ofmu_pl.report.statistics import spread
 from ofmu_pl.report.tables import Entry, Table, measured, plain
 from ofmu_pl.support.records.models import RETRAINED
@@ -15,7 +15,7 @@ def main_metric(record: RequestsRecord) -> str | None:
     return next(chain.from_iterable(s.forgotten for s in record.sequences), None)
 
 
-def kept_columns(experiment: Findings, record: RequestsRecord) -> list[str]:
+def kept_columns(experiment: Study, record: RequestsRecord) -> list[str]:
     """The metrics of what must stay that are shown: the suite's columns, or all where it has none."""
     names: dict[str, None] = {}
     for s in record.sequences:
@@ -28,7 +28,7 @@ def known(values: Iterable[float | None]) -> list[float]:
     return [x for x in map(number, values) if x is not None]
 
 
-def requests_tables(experiment: Findings, record: RequestsRecord) -> list[Table]:
+def requests_tables(experiment: Study, record: RequestsRecord) -> list[Table]:
     """A line a method, then a matrix a method and seed, then costs."""
     metric = main_metric(record)
     if metric is None:
@@ -38,7 +38,7 @@ def requests_tables(experiment: Findings, record: RequestsRecord) -> list[Table]
     return [_summary(experiment, record, metric), *matrices, _costs(experiment, shown)]
 
 
-def _summary(experiment: Findings, record: RequestsRecord, metric: str) -> Table:
+def _summary(experiment: Study, record: RequestsRecord, metric: str) -> Table:
     kept, total = kept_columns(experiment, record), len(record.requests)
     heads = ["method", "requests", f"{words(metric)}, mean of all, in the end ↓", "largest return ↓"]
     for name in kept:
@@ -73,7 +73,7 @@ def _summary(experiment: Findings, record: RequestsRecord, metric: str) -> Table
     return table
 
 
-def _matrix(experiment: Findings, record: RequestsRecord, s: SequenceRecord, metric: str) -> Table:
+def _matrix(experiment: Study, record: RequestsRecord, s: SequenceRecord, metric: str) -> Table:
     beside = {c.after: c for c in record.controls if c.seed == s.seed and metric in c.forgotten}
     numbers = range(1, len(s.requests) + 1)
     heads = ["", "before it", *(f"after {t}" for t in numbers), "came back"]
@@ -99,7 +99,7 @@ def _matrix(experiment: Findings, record: RequestsRecord, s: SequenceRecord, met
     return table
 
 
-def _costs(experiment: Findings, shown: list[SequenceRecord]) -> Table:
+def _costs(experiment: Study, shown: list[SequenceRecord]) -> Table:
     heads = ["method", "seed", "request", "gradients", "seconds of training", "seconds of measuring"]
     table = Table(f"{experiment.name}-costs", f"{experiment.title}: cost of each request", heads, folded=True)
     for s in shown:

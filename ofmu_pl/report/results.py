@@ -7,7 +7,7 @@ from typing import Any
 
 from ofmu_pl.metrics.bootstrap import LEVEL
 from ofmu_pl.report.attacks import HEAD, shares, worst
-from ofmu_pl.report.runs import Finding, Findings, number, words
+from ofmu_pl.report.runs import StudiedRun, Study, number, words
 from ofmu_pl.report.statistics import (
     Comparison,
     Spread,
@@ -38,14 +38,14 @@ SAID = {
 """Notes on columns that are no metric."""
 
 
-def head(experiment: Findings, metric: str) -> str:
+def head(experiment: Study, metric: str) -> str:
     """A metric's name with its direction and unit."""
     declared, target = experiment.declared(metric), experiment.entry(metric).get("target")
     arrow = "→" if target is not None or declared.group == "unseen" else "↑" if declared.higher_is_better else "↓"
     return f"{words(metric)} {arrow}" + (" (%)" if declared.unit == "%" else "")
 
 
-def runs_of(experiment: Findings, scenarios: list[str], method: str) -> str:
+def runs_of(experiment: Study, scenarios: list[str], method: str) -> str:
     """How many runs finished, and what became of the others."""
     cells = [r for r in experiment.runs if r.method == method and r.scenario in scenarios]
     left = [r for r in cells if r.results is None]
@@ -54,11 +54,11 @@ def runs_of(experiment: Findings, scenarios: list[str], method: str) -> str:
     return f"{len(cells) - len(left)} of {len(cells)}: " + ", ".join(dict.fromkeys(map(_became, left)))
 
 
-def _became(run: Finding) -> str:
+def _became(run: StudiedRun) -> str:
     return "diverged" if run.status == "failed" and "diverged" in (run.error or "") else run.status
 
 
-def results(experiment: Findings, name: str, scenarios: list[str], comparisons: dict[str, list[Comparison]]) -> Table:
+def results(experiment: Study, name: str, scenarios: list[str], comparisons: dict[str, list[Comparison]]) -> Table:
     """Means, deviations and intervals of all methods beside the model before and the retrained one."""
     columns, over = experiment.columns(scenarios), "draws" if len(scenarios) > 1 else "seeds"
     ran = {r.method for r in experiment.runs if r.scenario in scenarios}
@@ -89,7 +89,7 @@ def results(experiment: Findings, name: str, scenarios: list[str], comparisons: 
     return table
 
 
-def _extra(experiment: Findings, scenarios: list[str], columns: list[str], rows: list[str]) -> Columns:
+def _extra(experiment: Study, scenarios: list[str], columns: list[str], rows: list[str]) -> Columns:
     """Columns that are no metric, as far as there is something in them: entries by method."""
     scores = {m: spread(v.values()) for m, v in overall(experiment, scenarios).items()}
     gaps = {m: spread(distance(experiment, scenarios, m, columns).values()) for m in rows}
@@ -106,14 +106,14 @@ def _extra(experiment: Findings, scenarios: list[str], columns: list[str], rows:
     return found
 
 
-def _marked(experiment: Findings, values: dict[str, Spread], bad: Callable[[float], float]) -> dict[str, Entry]:
+def _marked(experiment: Study, values: dict[str, Spread], bad: Callable[[float], float]) -> dict[str, Entry]:
     """Entries, of which the least bad of several methods' are marked."""
     rivals = experiment.methods if len(experiment.methods) > 1 else ()
     least = min((bad(s.mean) for m, s in values.items() if m in rivals and s.n), default=math.nan)
     return {m: measured(s, m in rivals and bad(s.mean) == least) for m, s in values.items()}
 
 
-def _spent(experiment: Findings, scenarios: list[str], method: str) -> list[Entry]:
+def _spent(experiment: Study, scenarios: list[str], method: str) -> list[Entry]:
     """What the runs of a method cost, on average."""
     found = experiment.of(scenarios, method).values() if method in experiment.methods else []
     line = []
@@ -130,7 +130,7 @@ def _setting(search: dict[str, Any]) -> str:
     return f"{text} (of {candidates})" if text and candidates else text
 
 
-def _best(experiment: Findings, scenarios: list[str], metric: str) -> set[str]:
+def _best(experiment: Study, scenarios: list[str], metric: str) -> set[str]:
     """Of several methods those of the highest mean merit; none where all are alike."""
     if len(experiment.methods) == 1:
         return set()
@@ -140,7 +140,7 @@ def _best(experiment: Findings, scenarios: list[str], metric: str) -> set[str]:
     return top if len(top) < len(means) or len(means) == 1 else set()
 
 
-def _foreign_rows(experiment: Findings, columns: list[str], table: Table) -> None:
+def _foreign_rows(experiment: Study, columns: list[str], table: Table) -> None:
     """Rows of other programs' models that have a value of some column."""
     own = next((r.definition for r in experiment.finished), "")
     for name, (definition, values) in experiment.foreign.items():
@@ -156,7 +156,7 @@ def _foreign_rows(experiment: Findings, columns: list[str], table: Table) -> Non
 
 
 def _notes(
-    experiment: Findings,
+    experiment: Study,
     scenarios: list[str],
     columns: list[str],
     comparisons: dict[str, list[Comparison]],
@@ -186,7 +186,7 @@ def _notes(
     return notes
 
 
-def _own_goal(experiment: Findings, scenarios: list[str], metric: str) -> float | None:
+def _own_goal(experiment: Study, scenarios: list[str], metric: str) -> float | None:
     """A goal that is not the retrained model's value."""
     for run in experiment.finished:
         target = number(run.metric(metric).get("target"))

@@ -18,7 +18,7 @@ Replicate = tuple[str, int]
 
 
 @dataclass
-class Finding(CellRecord):
+class StudiedRun(CellRecord):
     """One cell of an experiment, with its command line and what it left (``signed``: an audit page), if it is known."""
 
     results: Results | None = None
@@ -57,7 +57,7 @@ class Finding(CellRecord):
 
 
 @dataclass(kw_only=True)
-class Findings(ExperimentRecord):
+class Study(ExperimentRecord):
     """Methods in scenarios with seeds, as ``benchmark.json`` describes them, with their runs.
 
     Attributes:
@@ -68,14 +68,14 @@ class Findings(ExperimentRecord):
     """
 
     name: str
-    runs: list[Finding]
+    runs: list[StudiedRun]
     foreign: dict[str, tuple[str, dict[str, float]]] = field(default_factory=dict)
     analysis: AnalysisRecord = field(default_factory=AnalysisRecord)
     across: dict[str, AcrossRecord] = field(default_factory=dict)
     requests: RequestsRecord | None = None
 
     @property
-    def finished(self) -> list[Finding]:
+    def finished(self) -> list[StudiedRun]:
         """Runs that have results."""
         return [r for r in self.runs if r.results is not None]
 
@@ -91,9 +91,9 @@ class Findings(ExperimentRecord):
         """Whether any method has several finished runs of one sample, so that there are means and deviations."""
         return any(len(self.of(group, m)) > 1 for group, m in product(self.groups.values(), self.methods))
 
-    def of(self, scenarios: list[str], method: str) -> dict[Replicate, Finding]:
+    def of(self, scenarios: list[str], method: str) -> dict[Replicate, StudiedRun]:
         """Finished runs of a method; of ``retrained`` and ``before`` the first run that holds their values."""
-        found: dict[Replicate, Finding] = {}
+        found: dict[Replicate, StudiedRun] = {}
         for run in self.finished:
             fits = run.side(method) if method in (RETRAINED, BEFORE) else run.method == method
             if run.scenario in scenarios and fits:
@@ -172,7 +172,7 @@ def words(metric: str) -> str:
     return metric.replace("_", " ")
 
 
-def default_metrics(runs: list[Finding]) -> list[str]:
+def default_metrics(runs: list[StudiedRun]) -> list[str]:
     """Columns where nobody has chosen: the suite's main metrics, or all of a suite that is not known."""
     entries: Entries = {}
     for run in runs:

@@ -11,7 +11,7 @@ from scipy import stats
 from ofmu_pl.metrics import interval, overall_score
 from ofmu_pl.metrics.bootstrap import LEVEL, holm
 from ofmu_pl.metrics.vision import MAIN_METRICS
-from ofmu_pl.report.runs import Findings, Replicate, number
+from ofmu_pl.report.runs import Replicate, Study, number
 from ofmu_pl.support.records.models import RETRAINED
 
 EXACT, DRAWN = 14, 9999  # most pairs of which every pattern of signs is taken, and how many are drawn of more
@@ -53,7 +53,7 @@ def spread_of(entries: Iterable[Mapping[str, Any]], unit: float = 1) -> Spread:
     return Spread(1, known[0][0], low=unit * low, high=unit * high)
 
 
-def spread_in(experiment: Findings, scenarios: list[str], method: str, metric: str) -> Spread:
+def spread_in(experiment: Study, scenarios: list[str], method: str, metric: str) -> Spread:
     """The spread of a method's metric over replicates."""
     return spread(experiment.values(scenarios, method, metric).values())
 
@@ -75,7 +75,7 @@ TRADE_OFFS = (
 """What is forgotten against what is kept: the first pair that a group's results hold."""
 
 
-def trade_off(experiment: Findings, scenarios: list[str]) -> tuple[str, str] | None:
+def trade_off(experiment: Study, scenarios: list[str]) -> tuple[str, str] | None:
     """The first of ``TRADE_OFFS`` both metrics of which methods of these scenarios have."""
 
     def known(metric: str) -> bool:
@@ -84,12 +84,12 @@ def trade_off(experiment: Findings, scenarios: list[str]) -> tuple[str, str] | N
     return next((pair for pair in TRADE_OFFS if all(map(known, pair))), None)
 
 
-def front(experiment: Findings, scenarios: list[str], metrics: Sequence[str]) -> list[str]:
+def front(experiment: Study, scenarios: list[str], metrics: Sequence[str]) -> list[str]:
     """Methods that no other one is ahead of: Pareto's front."""
     return [method for method, better in ahead(experiment, scenarios, metrics).items() if not better]
 
 
-def ahead(experiment: Findings, scenarios: list[str], metrics: Sequence[str]) -> dict[str, list[str]]:
+def ahead(experiment: Study, scenarios: list[str], metrics: Sequence[str]) -> dict[str, list[str]]:
     """For each method those that equal it in the mean merit of every metric and beat it in one."""
     means = {}
     for method in experiment.methods:
@@ -102,7 +102,7 @@ def ahead(experiment: Findings, scenarios: list[str], metrics: Sequence[str]) ->
     return found
 
 
-def merit(experiment: Findings, scenarios: list[str], method: str, metric: str) -> dict[Replicate, float]:
+def merit(experiment: Study, scenarios: list[str], method: str, metric: str) -> dict[Replicate, float]:
     """How good a value is, the higher the better: ``-|value - target|``, or the value with the sign of its direction.
 
     Target and direction are those of ``results.json``, the target that of the same replicate. Where some runs have a
@@ -189,7 +189,7 @@ def paired(differences: Sequence[float]) -> tuple[float, float, float, float]:
     return float(found.pvalue), float(exact.pvalue), float(ends.low), float(ends.high)
 
 
-def compare(experiment: Findings, scenarios: list[str], metric: str) -> list[Comparison]:
+def compare(experiment: Study, scenarios: list[str], metric: str) -> list[Comparison]:
     """Ours against every other method that shares a replicate with it; empty where there is no ``ours``."""
     if experiment.ours is None:
         return []
@@ -208,7 +208,7 @@ def compare(experiment: Findings, scenarios: list[str], metric: str) -> list[Com
     ]
 
 
-def distance(experiment: Findings, scenarios: list[str], method: str, metrics: list[str]) -> dict[Replicate, float]:
+def distance(experiment: Study, scenarios: list[str], method: str, metrics: list[str]) -> dict[Replicate, float]:
     """Mean over metrics of ``|value - retrained model's| / range`` by replicate: 0 is retrained, 1 the far end.
 
     The range is 100 for metrics in per cent and 1 for the others, so it does not depend on which methods are compared.
@@ -224,7 +224,7 @@ def distance(experiment: Findings, scenarios: list[str], method: str, metrics: l
     return {key: float(np.mean(found)) for key, found in parts.items() if len(found) == len(chosen)}
 
 
-def overall(experiment: Findings, scenarios: list[str]) -> dict[str, dict[Replicate, float]]:
+def overall(experiment: Study, scenarios: list[str]) -> dict[str, dict[Replicate, float]]:
     """The paper's overall score by method and replicate (``metrics.overall_score``).
 
     Empty where its metrics are not all among the experiment's columns.

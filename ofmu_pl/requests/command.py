@@ -6,7 +6,7 @@ from ofmu_pl.benchmark.command import Fit, alone, job_of, require_none
 from ofmu_pl.benchmark.pool import Job, Pool
 from ofmu_pl.benchmark.progress import Live
 from ofmu_pl.report import report
-from ofmu_pl.requests.specs import Asked, Retrained, check
+from ofmu_pl.requests.specs import Requests, Retrained, check
 from ofmu_pl.requests.state import State
 from ofmu_pl.support.escapes import say
 from ofmu_pl.support.files import below
@@ -53,7 +53,7 @@ def in_turn(
             on this list; or, at the end, runs failed.
     """
     folder = below(logs, name, "name")
-    asked = Asked(base, methods, requests, options or {}, [0] if seeds is None else seeds, retain_later, retrained)
+    asked = Requests(base, methods, requests, options or {}, [0] if seeds is None else seeds, retain_later, retrained)
     check(asked, folder)
     state = State(name, folder, asked)
     live = Live(workers)

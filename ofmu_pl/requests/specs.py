@@ -32,7 +32,7 @@ class Retrained:
 
 
 @dataclass
-class Asked:
+class Requests:
     """All of it, as ``command.in_turn`` takes and explains it."""
 
     base: str | list[str]
@@ -52,7 +52,7 @@ class Asked:
         return sorted({1, (n + 1) // 2, n}) if self.retrained.after is None else self.retrained.after
 
 
-def check(asked: Asked, folder: Path) -> None:
+def check(asked: Requests, folder: Path) -> None:
     """Refuse what cannot be run, before anything is.
 
     Raises:
@@ -93,7 +93,7 @@ class Sequence:
     cells: list[Cell]
 
 
-def sequences(asked: Asked) -> list[Sequence]:
+def sequences(asked: Requests) -> list[Sequence]:
     """All runs, in the order asked for."""
     found = []
     for seed, (method, m) in product(asked.seeds, asked.methods.items()):
@@ -110,7 +110,7 @@ def sequences(asked: Asked) -> list[Sequence]:
     return found
 
 
-def controls(asked: Asked) -> dict[tuple[int, int], Cell]:
+def controls(asked: Requests) -> dict[tuple[int, int], Cell]:
     """The runs of retrained models, by seed and number of the last request that they are trained without."""
     found: dict[tuple[int, int], Cell] = {}
     if asked.retrained is None:
@@ -124,7 +124,7 @@ def controls(asked: Asked) -> dict[tuple[int, int], Cell]:
     return found
 
 
-def rows(asked: Asked, number: int) -> Options:
+def rows(asked: Requests, number: int) -> Options:
     """Options of the data at a request, from 1: its rows, and the other requests whose rows are not retained."""
     others = {
         other: expanded(request)

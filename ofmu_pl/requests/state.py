@@ -10,7 +10,7 @@ from ofmu_pl.benchmark.grid import Cell
 from ofmu_pl.benchmark.pool import left
 from ofmu_pl.benchmark.specs import Options, files
 from ofmu_pl.report.runs import value_of
-from ofmu_pl.requests.specs import Asked, Sequence, controls, sequences
+from ofmu_pl.requests.specs import Requests, Sequence, controls, sequences
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.kept import read_record
 from ofmu_pl.support.records.manifest import MethodRecord
@@ -24,7 +24,7 @@ from ofmu_pl.support.version import RESULTS_VERSION
 class State:
     """What is to be run, and what has become of it."""
 
-    def __init__(self, name: str, folder: Path, asked: Asked) -> None:
+    def __init__(self, name: str, folder: Path, asked: Requests) -> None:
         self.name, self.folder, self.asked = name, folder, asked
         self.sequences, self.controls = sequences(asked), controls(asked)
         self.cells = [*chain.from_iterable(s.cells for s in self.sequences), *self.controls.values()]

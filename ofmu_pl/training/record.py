@@ -36,7 +36,7 @@ def logger_of(folder: Path, version: int | None = None) -> TensorBoardLogger | C
     return CSVLogger(folder.parent, name=folder.name, version=version)
 
 
-class Record:
+class RunRecord:
     """What a run measured, each value at the iteration that measured it and at no other.
 
     Iterations count from 1; a measurement before the first one stands at 0. The record is part of every checkpoint,

@@ -19,7 +19,7 @@ from ofmu_pl.training.run import Run
 Made = TypeVar("Made")
 
 
-class Method(Protocol):
+class Repeatable(Protocol):
     """What an iteration is made of, as far as making it again must know."""
 
     run: Run
@@ -45,7 +45,7 @@ class Method(Protocol):
         """Restore it."""
 
 
-def made_to_fit(method: Method, make: Callable[[], Made], *, moves: bool) -> Made:
+def made_to_fit(method: Repeatable, make: Callable[[], Made], *, moves: bool) -> Made:
     """Make something, again on micro-batches of half the size whenever a GPU's memory is full.
 
     Args:
@@ -69,12 +69,12 @@ def made_to_fit(method: Method, make: Callable[[], Made], *, moves: bool) -> Mad
         torch.cuda.empty_cache()
 
 
-def may_run_out(method: Method) -> bool:
+def may_run_out(method: Repeatable) -> bool:
     """Whether an iteration can be made again after a full memory: on one GPU alone, since several ranks stop then."""
     return method.device.type == "cuda" and method.run.ranks.size == 1
 
 
-def state_of(method: Method) -> dict[str, Any]:
+def state_of(method: Repeatable) -> dict[str, Any]:
     """What an iteration of a method changes before the first optimizer's step, kept outside the GPU's memory.
 
     These are the weights and the optimizers that ``iterate`` moves by itself, what passes move, the method's own state,
@@ -90,7 +90,7 @@ def state_of(method: Method) -> dict[str, Any]:
     return start
 
 
-def restore(method: Method, start: dict[str, Any]) -> None:
+def restore(method: Repeatable, start: dict[str, Any]) -> None:
     """Take an iteration back to what ``state_of`` gave before it."""
     for x, kept in start["moved"]:
         x.copy_(kept)
@@ -107,7 +107,7 @@ def _on_host(x: Tensor) -> Tensor:
     return torch.empty_like(x, device="cpu", pin_memory=x.is_cuda).copy_(x)
 
 
-def _moved(method: Method) -> list[Tensor]:
+def _moved(method: Repeatable) -> list[Tensor]:
     """This rank's part of the parameters that an iteration moves, and what passes update."""
     assert method.network is not None, "no iteration has begun"
     parameters = trainable(method.network) if method.moves_parameters else []

@@ -9,7 +9,7 @@ from torch import nn
 
 from ofmu_pl.evaluation.account import Account
 from ofmu_pl.evaluation.card import write_card
-from ofmu_pl.evaluation.table import Ending, Metrics, print_table
+from ofmu_pl.evaluation.table import FinalTable, Metrics, print_table
 from ofmu_pl.report import report
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import locked, replacing
@@ -36,7 +36,7 @@ class Unlearned:
     retrained: Metrics
     remark: str | None
     folder: Path
-    _ending: Ending
+    _ending: FinalTable
     _name: str
     _write: Callable[[Path], None]
     _told: Account | None

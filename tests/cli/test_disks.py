@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ofmu_pl.cli import main
-from ofmu_pl.training.record import Record
+from ofmu_pl.training.record import RunRecord
 from tests.cli.conftest import the_error
 
 FAULTS = (errno.EIO, errno.ENOSPC, errno.EROFS, errno.ENOENT)
@@ -50,14 +50,14 @@ def test_a_run_says_in_one_sentence_that_its_disk_fails(refused, monkeypatch, mo
 @pytest.mark.parametrize("step", [1, 2, 4])
 @pytest.mark.parametrize("what", ["version_0", "."])
 def test_a_run_says_that_its_folder_is_gone(refused, fit, monkeypatch, step, what):
-    add = Record.add
+    add = RunRecord.add
 
     def removed(self, number, values):
         if number == step:
             shutil.rmtree(fit.logs / "authors/ofmu" / what)
         add(self, number, values)
 
-    monkeypatch.setattr(Record, "add", removed)
+    monkeypatch.setattr(RunRecord, "add", removed)
     assert "is not there" in refused("--export.folder", "hf")
 
 

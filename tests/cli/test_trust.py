@@ -24,7 +24,7 @@ from ofmu_pl.benchmark.specs import check as check_benchmark
 from ofmu_pl.cli import main
 from ofmu_pl.cli.configured import fit as worker
 from ofmu_pl.cli.trust import without_trust
-from ofmu_pl.requests.specs import Asked, Retrained
+from ofmu_pl.requests.specs import Requests, Retrained
 from ofmu_pl.requests.specs import check as check_requests
 from ofmu_pl.support.classes import check_classes
 from ofmu_pl.support.errors import UserError
@@ -76,7 +76,7 @@ def benchmark_with(base, **changes):
 
 def list_with(base, options=None, of_method=None, request=None, retrained=None):
     methods = {"m": Method(None, of_method or {})}
-    asked = Asked(base, methods, [request or {"forget_rows": [0]}], options or {}, [0], True, retrained)
+    asked = Requests(base, methods, [request or {"forget_rows": [0]}], options or {}, [0], True, retrained)
     return lambda folder: check_requests(asked, folder)
 
 

@@ -5,12 +5,15 @@ tokens (``data.guessable``), the n-gram model (``modules.ngram``), and the netwo
 """
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from ofmu_pl.modules.ngram import Answer, NGram
+from ofmu_pl.core.safeguards import SAFE, Safeguards
+from ofmu_pl.modules.ngram import NGram, Reply
 
 IGNORED = -100
 OWN = 0
@@ -45,10 +48,14 @@ def bent(losses, level):
 
 
 class Model:
-    """A network, what it says of rows, and derivatives by its parameters as flat vectors."""
+    """A network, what it says of rows, and derivatives by its parameters as flat vectors.
+
+    Attributes:
+        work: Gradients of one batch's loss so far, as a run counts them; a pass without a gradient is a third.
+    """
 
     def __init__(self, network, data):
-        self.network, self.data = network, data
+        self.network, self.data, self.work = network, data, 0.0
         self.theta = [p for p in network.parameters() if p.requires_grad]
         self.text = data.modality == "text"
 
@@ -72,6 +79,7 @@ class Model:
 
     def looked_at(self, stream, rows):
         """Losses of the tokens of some rows of a split, as numbers."""
+        self.work += len(rows) / 3 / self.data.batch_size
         with torch.no_grad():
             return [self.tokens(self.data.collate(stream, [i], 0))[0] for i in rows]
 
@@ -144,6 +152,7 @@ class Way:
     """The goal of forget rows and the way there, as the text of ``modules.goal`` has it.
 
     Attributes:
+        sets: The levels that were ever set.
         gone: Iterations that the path has gone.
         harm: Running mean of the rise of retain losses.
         refused: Whether each iteration's rise made the path wait.
@@ -151,13 +160,13 @@ class Way:
 
     def __init__(self, model, iterations, drawn, *, ceiling, vocabulary, guess=None):
         self.model, self.data, self.ceiling, self.guess = model, model.data, ceiling, guess
-        self.blind = math.log(vocabulary) / (2 if model.text else 1)
+        self.blind = float(np.float32(math.log(vocabulary) / (2 if model.text else 1)))  # kept in float32
         self.length = max(1.0, CEILING_APPROACH * iterations if ceiling else min(PATH, APPROACH * iterations))
         self.gone, self.harm, self.refused = 0, 0.0, []
         forget = range(len(self.data.splits["forget"]))
         self.start = model.looked_at("forget", forget)
         self.held_split = self.data.never_seen
-        self.groups = None
+        self.groups, self.sets = None, []
         self.set_levels()
         self.old = {i: x.mean() for i, x in zip(drawn, model.looked_at("retain", drawn), strict=True)}
 
@@ -174,7 +183,7 @@ class Way:
         kinds, counts = self.kinds("forget", forget, self.start), [len(x) for x in self.start]
         if self.held_split is None:
             levels = np.where(kinds == OWN, self.blind, np.nan)
-            self.levels = torch.from_numpy(levels).split(counts)
+            self.set(levels, counts)
             return []
         shown = spread(len(self.data.splits[self.held_split]), LOOKED_AT)
         held = self.model.looked_at(self.held_split, shown)
@@ -192,8 +201,13 @@ class Way:
             facts = [losses[like] for kind, _, like, _ in self.groups if kind == OWN]
             most = np.quantile(np.concatenate(facts), CAP) if self.ceiling and facts else math.inf
             levels = np.where(levels > math.log(2), np.minimum(levels, most), np.nan)
-        self.levels = torch.from_numpy(levels).split(counts)
+        self.set(levels, counts)
         return held
+
+    def set(self, levels, counts):
+        """Take levels, (K,), for rows of so many tokens."""
+        self.sets.append(torch.from_numpy(levels))
+        self.levels = self.sets[-1].split(counts)
 
     def left(self, gone):
         return 1 - min(1.0, gone / self.length)
@@ -274,7 +288,7 @@ class Pull:
     def answer(self, stream, i):
         row = self.model.data.encoded(stream)[i]
         places = [place for place, label in enumerate(row.labels) if label != IGNORED]
-        return Answer(row.input_ids, places[0], places)
+        return Reply(row.input_ids, places[0], places)
 
     def said(self, stream, i):
         """Probabilities of all tokens at the places of a row's answer, (n, V) float32."""
@@ -292,6 +306,7 @@ class Pull:
     def sharpened(self):
         """The temperature, by halving, at which the mean entropy at held-out answers is the network's; at most 1."""
         rows = spread(len(self.model.data.splits[self.held]), READ_FOR_TEMPERATURE)
+        self.model.work += len(rows) / 3 / self.model.data.batch_size
         sure = []
         for i in rows:
             (scores,), (wanted,) = self.model.logits(self.model.data.collate(self.held, [i], 0))
@@ -382,17 +397,33 @@ class PlainByHand:
 # Iterations ----------------------------------------------------------------------------------------------------------
 
 
+def cost(form, *, similar, penalised):
+    """Gradients that grad Phi takes by the exact engine, with L_r's own; ``penalised``: and Hess(Phi) grad Phi.
+
+    A product with a Hessian counts 2 and one with third derivatives 6, or with graphs built again 3 and 9.
+    """
+    hvp, third = (2, 6) if form.micro_batch_size is None else (3, 9)
+    gradient = 2 + 2 * hvp * similar
+    return gradient + (hvp + similar * (hvp + 2 * third)) * penalised
+
+
+def examined(form, rows):
+    """Gradients, of a batch of so many rows, of trying all derivatives on two rows before the first step."""
+    return (10 if form.beta or form.rho_0 else 1) * 2 / rows
+
+
 class Phi:
     """``Phi = L_f - beta s`` at the parameters of now, with its graph, and what a run logs of it."""
 
-    def __init__(self, model, loss_f, loss_r, beta, floor, *, aligned_only):
+    def __init__(self, model, loss_f, loss_r, beta, safeguards):
         self.g_f, self.g_r = model.grad(loss_f, graph=True), model.grad(loss_r, graph=True)
+        floor = safeguards.norm_floor or 0.0
         norms = [(g @ g + floor**2).sqrt() for g in (self.g_f, self.g_r)]
         s = self.g_f @ self.g_r / (norms[0] * norms[1])
         self.similarity = s.item()
-        if aligned_only and s <= 0:
+        if safeguards.aligned_only and s <= 0:
             beta = 0.0
-        self.model, self.beta, self.value = model, beta, loss_f - beta * s
+        self.model, self.similar, self.value = model, beta > 0, loss_f - beta * s
         self.gradient = model.grad(self.value, graph=True)
         self.losses = loss_f.item(), loss_r.item()
 
@@ -405,13 +436,39 @@ class Phi:
         """``Hess(Phi) grad Phi``: half of the gradient of ``|grad Phi|^2``."""
         return self.model.grad(self.gradient @ self.gradient / 2)
 
-    def logged(self, penalty=None):
-        """Scalars; ``penalty`` is the vector after all clips, if there is one."""
+    def logged(self, penalty=None, curved=None):
+        """Scalars; ``penalty`` is the vector after all clips and ``curved`` is Hess(Phi) grad Phi, if there are any."""
         g_f, g_r, v = (x.detach() for x in (self.g_f, self.g_r, self.gradient))
         found = {"L_f": self.losses[0], "L_r": self.losses[1], "Sim": self.similarity}
         found |= {"grad_L_f": g_f.norm().item(), "grad_L_r": g_r.norm().item(), "grad_Phi": v.norm().item()}
         size = 0.0 if penalty is None else penalty.norm().item()
-        return found | {"penalty": size, "penalty_share": size / found["grad_L_r"]}
+        found |= {"penalty": size, "penalty_share": size / found["grad_L_r"]}
+        return found | {"curvature": 0.0 if curved is None else (v @ curved / (v @ v)).item()}
+
+
+@dataclass
+class Form:
+    """Settings of OFMU by their names; the values are those that most tests begin with."""
+
+    rates: str | None = None
+    stop_at: str | None = None
+    beta: float = 0.1
+    rho_0: float = 0.3
+    gamma: float = 1.5
+    higher_order_every: int = 1
+    higher_order_from: float = 0.0
+    higher_order_until: float = 1.0
+    outer_at: str = "end"
+    inner_steps: int = 1
+    inner_optimizer: str = "sgd"
+    inner_lr: float = 1.0
+    forget_ceiling: str | None = None
+    ngram_weight: float = 0.0
+    safeguards: Safeguards = SAFE
+    gradient_clip: float | None = 1.0
+    micro_batch_size: int | None = None
+    optimizer: Callable = torch.optim.SGD
+    scheduler: Callable | None = None
 
 
 class AutoByHand:
@@ -419,50 +476,56 @@ class AutoByHand:
 
     Attributes:
         acted: Whether similarity and penalty acted in each iteration.
-        paused: Whether an iteration's parts waited for retain rows.
+        paused: Whether in an iteration that they were due in they waited for retain rows.
         logged: Scalars of each iteration.
+        stopped: Whether the run is at its end.
     """
 
-    def __init__(self, model, iterations, drawn, *, vocabulary, beta, share, every=1, start=0.0, until=1.0, stops=True):
-        self.model, self.beta, self.share, self.every = model, beta, share, every
-        self.start, self.until, self.stops = start, until, stops
-        self.way = Way(model, iterations, drawn, ceiling=False, vocabulary=vocabulary)
+    def __init__(self, model, form, way):
+        self.model, self.form, self.way = model, form, way
         self.up, self.down = PolyakByHand(1.0), PolyakByHand(2.0)
         self.acted, self.paused, self.logged = [], [], []
         self.stopped = False
 
     @property
     def gone(self):
+        """How much of the path."""
         return self.way.gone / self.way.length
 
     def iterate(self, k, batch):
         """Iteration k, from 0, up to its check."""
-        model, way, scalars = self.model, self.way, {"rho": self.share}
-        due = k % self.every == 0 and self.gone >= self.start
-        self.paused.append(due and way.harm > KEPT)
+        form, scalars = self.form, {"rho": self.form.rho_0}
+        self.model.work += len(batch["forget"]) + (0 if k else examined(form, self.model.data.batch_size))
+        due = k % form.higher_order_every == 0 and self.gone >= form.higher_order_from
+        self.paused.append(due and self.way.harm > KEPT)
         self.acted.append(due and not self.paused[-1])
         forget, retain = batch["forget"][-1], batch["retain"][-1]
-        if self.acted[-1] and self.share:
+        if self.acted[-1] and form.rho_0:
             scalars |= self.flatten(forget, retain)
+        before = self.below(retain) if form.outer_at == "start" else None
         scalars |= self.ascend(batch["forget"][:-1])
-        loss = model.rows(retain).mean()
-        gradient = model.grad(loss)
-        scalars |= {"L_r": loss.item(), "retain_rise": way.note(retain["ids"], loss.item())}
-        scalars["gradient_norm"] = gradient.norm().item()
-        model.go(self.down.descent(gradient, scalars["retain_rise"]))
-        reached, seen = way.check(k + 1)
-        stays = self.share > 0 and self.gone < self.until
-        self.stopped = self.stops and reached and not stays
-        self.logged.append(scalars | seen)
+        loss, gradient = before or self.below(retain)
+        rise = self.way.note(retain["ids"], loss)
+        self.model.go(self.down.descent(gradient, rise))
+        scalars |= {"L_r": loss, "retain_rise": rise, "gradient_norm": gradient.norm().item()}
+        reached, seen = self.way.check(k + 1)
+        stays = form.rho_0 > 0 and self.gone < form.higher_order_until
+        self.stopped = form.stop_at is not None and reached and not stays
+        self.logged.append(scalars | seen | {"gradient_evaluations": self.model.work})
+
+    def below(self, retain):
+        """L_r and its gradient."""
+        loss = self.model.rows(retain).mean()
+        return loss.item(), self.model.grad(loss)
 
     def flatten(self, forget, retain):
         """A plain step that takes away a share of |grad Phi|, to first order; L_f is the plain loss."""
         sides = [self.model.rows(b).mean() for b in (forget, retain)]
-        phi = Phi(self.model, *sides, self.beta, 1e-4, aligned_only=True)
+        phi = Phi(self.model, *sides, self.form.beta, self.form.safeguards)
         h, v = phi.hessian_gradient(), phi.gradient.detach()
-        found = phi.logged(h) | {"curvature": (v @ h / (v @ v)).item()}
-        self.model.go(-self.share * (v @ v) / (h @ h) * h)
-        return found
+        self.model.work += cost(self.form, similar=phi.similar, penalised=True)
+        self.model.go(-self.form.rho_0 * (v @ v) / (h @ h) * h)
+        return phi.logged(h, h)
 
     def ascend(self, batches):
         """One step for each forget batch, as far as the path is ahead of it."""
@@ -479,109 +542,100 @@ class AutoByHand:
 class FixedByHand:
     """Fixed rates: T ascents on Phi, one descent along ``g_r + 2 rho Hess(Phi) grad Phi``.
 
+    Args:
+        model: The network.
+        form: The settings.
+        length: Iterations in all.
+        steps: Takes the steps of both loops.
+        rates: The ascent's and the descent's rate in iteration k, from 0.
+        level: The value at which forget rows' losses are bent; ``None``: at none.
+        way: The goal of a ceiling that held-out rows set.
+        pull: The guess.
+
     Attributes:
         acted: Whether similarity and penalty acted in each iteration.
-        shares: |penalty| / |g_r| of each of these before the clip.
+        shares: |penalty| / |g_r| of each of these, before the clip.
         similarities: s of each of these.
         logged: Scalars of each iteration.
     """
 
-    def __init__(
-        self,
-        model,
-        steps,
-        length,
-        rate,
-        *,
-        beta,
-        rho,
-        gamma,
-        inner_lr,
-        bounds,
-        gradient_clip,
-        every=1,
-        start=0.0,
-        at_start=True,
-        inner_in_outer_rates=True,
-        level=None,
-        way=None,
-        pull=None,
-        weight=0.0,
-    ):
-        self.model, self.steps, self.length, self.rate = model, steps, length, rate
-        self.beta, self.rho, self.gamma, self.inner_lr, self.bounds = beta, rho, gamma, inner_lr, bounds
-        self.gradient_clip, self.every, self.start, self.at_start = gradient_clip, every, start, at_start
-        self.inner_in_outer_rates = inner_in_outer_rates
-        self.level, self.way, self.pull, self.weight = level, way, pull, weight
+    def __init__(self, model, form, length, steps, rates, level=None, way=None, pull=None):
+        self.model, self.form, self.length, self.steps, self.rates = model, form, length, steps, rates
+        self.level, self.way, self.pull = level, way, pull
         self.acted, self.shares, self.similarities, self.logged = [], [], [], []
+        self.stopped = False
 
     def iterate(self, k, batch):
         """Iteration k, from 0, up to its check."""
-        rate = self.rate(k)
-        inner_rate = self.inner_lr * (rate if self.inner_in_outer_rates else 1.0)
-        whole, self.scalars = k % self.every == 0, {"rho": self.rho_of(k)}
-        self.acted.append(whole and k / self.length >= self.start)
-        pairs = list(zip(batch["forget"], batch["retain"], strict=True))
-        before = self.outer(k, *pairs[-1], whole=whole) if self.at_start else None
-        for t, (forget, retain) in enumerate(pairs[:-1]):
+        form, (inner_rate, rate) = self.form, self.rates(k)
+        rho = form.rho_0 * form.gamma**k
+        if form.safeguards.rho_max is not None:
+            rho = min(rho, form.safeguards.rho_max)
+        whole = k % form.higher_order_every == 0 and (form.beta > 0 or form.rho_0 > 0)
+        self.acted.append(whole and k / self.length >= form.higher_order_from)
+        self.scalars = {"rho": rho}
+        self.model.work += 0 if k else examined(form, self.model.data.batch_size)
+        *pairs, last = zip(batch["forget"], batch["retain"], strict=True)
+        before = self.outer(rho, *last, whole=whole) if form.outer_at == "start" else None
+        for t, (forget, retain) in enumerate(pairs):
             self.ascend(t, forget, retain, inner_rate, before)
-        direction, _ = before or self.outer(k, *pairs[-1], whole=whole)
+        direction, _ = before or self.outer(rho, *last, whole=whole)
         if self.way is not None:
-            self.scalars["retain_rise"] = self.way.note(batch["retain"][-1]["ids"], self.scalars["L_r"])
+            self.scalars["retain_rise"] = self.way.note(last[1]["ids"], self.scalars["L_r"])
         self.scalars["gradient_norm"] = direction.norm().item()
-        self.model.go(self.steps.step(clipped(direction, self.gradient_clip), -1, rate))
+        self.model.go(self.steps.step(clipped(direction, form.gradient_clip), -1, rate))
         seen = {} if self.way is None else self.way.check(k + 1)[1]
-        self.logged.append(self.scalars | seen)
+        self.logged.append(self.scalars | seen | {"gradient_evaluations": self.model.work})
 
-    def rho_of(self, k):
-        rho = self.rho * self.gamma**k
-        return rho if self.bounds.rho_max is None else min(rho, self.bounds.rho_max)
-
-    def phi(self, loss_f, loss_r, beta):
-        bounds = self.bounds
-        return Phi(self.model, loss_f, loss_r, beta, bounds.norm_floor or 0.0, aligned_only=bounds.aligned_only)
-
-    def outer(self, k, forget, retain, *, whole):
+    def outer(self, rho, forget, retain, *, whole):
         """The direction of the descent, and the similarity's part of grad Phi; L_f is the plain loss."""
-        loss_f, loss_r = (self.model.rows(b).mean() for b in (forget, retain))
+        loss_r = self.model.rows(retain).mean()
         if not whole:
             self.scalars["L_r"] = loss_r.item()
+            self.model.work += 1
             return self.model.grad(loss_r), 0.0
-        phi = self.phi(loss_f, loss_r, self.beta if self.acted[-1] else 0.0)
+        form, acts = self.form, self.acted[-1]
+        phi = Phi(self.model, self.model.rows(forget).mean(), loss_r, form.beta if acts else 0.0, form.safeguards)
         g_r = phi.g_r.detach()
-        if not self.acted[-1]:
+        self.model.work += cost(form, similar=phi.similar, penalised=acts and form.rho_0 > 0)
+        if not acts:
             self.scalars |= phi.logged()
             return g_r, 0.0
-        penalty = 2 * self.every * self.rho_of(k) * phi.hessian_gradient()
+        curved = phi.hessian_gradient()
+        penalty = 2 * form.higher_order_every * rho * curved
         self.similarities.append(phi.similarity)
         self.shares.append((penalty.norm() / g_r.norm()).item())
-        clip = self.bounds.penalty_clip
-        if clip is not None:
-            penalty = clipped(penalty, self.every * clip * g_r.norm().item())
-        self.scalars |= phi.logged(penalty)
+        if form.safeguards.penalty_clip is not None:
+            bound = form.higher_order_every * form.safeguards.penalty_clip
+            penalty = clipped(penalty, bound * g_r.norm().item())
+        self.scalars |= phi.logged(penalty, curved)
         return g_r + penalty, phi.decorrelation
 
     def ascend(self, t, forget, retain, rate, before):
-        """One ascent; each uses the similarity's part at theta, or where the outer gradient is taken last its own."""
+        """One ascent: by the similarity's part at theta where the outer gradient was taken there, else by its own."""
         raised = self.raised(forget)
-        if before is None and self.acted[-1] and self.beta:
-            gradient = self.phi(raised, self.model.rows(retain).mean(), self.beta).gradient.detach()
+        if before is None and self.acted[-1]:
+            loss_r = self.model.rows(retain).mean()
+            phi = Phi(self.model, raised, loss_r, self.form.beta, self.form.safeguards)
+            gradient = phi.gradient.detach()
+            self.model.work += cost(self.form, similar=phi.similar, penalised=False)
         else:
+            self.model.work += 1
             gradient = self.model.grad(raised) + (before[1] if before else 0.0)
         if t == 0:
-            name = "inner/L_f" if self.way is None else "inner/distance"
-            value = raised.item() if self.way is None else -raised.item()
-            self.scalars |= {name: value, "inner/grad_Phi": gradient.norm().item()}
-        self.model.go(self.steps.step(clipped(gradient, self.bounds.inner_clip), 1, rate))
+            seen = {"inner/L_f": raised.item()} if self.way is None else {"inner/distance": -raised.item()}
+            self.scalars |= seen | {"inner/grad_Phi": gradient.norm().item()}
+        self.model.go(self.steps.step(clipped(gradient, self.form.safeguards.inner_clip), 1, rate))
 
     def raised(self, batch):
         """What the ascent raises: the bent loss, or minus the distance to the goal; less the pull to the guess."""
-        value = bent(self.model.rows(batch), self.level) if self.way is None else -self.way.distances(batch)
+        values = bent(self.model.rows(batch), self.level) if self.way is None else -self.way.distances(batch)
         if self.pull is not None:
-            value = value - self.weight * self.pull.divergences(batch)
-        return value.mean()
+            values = values - self.form.ngram_weight * self.pull.divergences(batch)
+        return values.mean()
 
 
 def clipped(vector, most):
     """The vector, no longer than so much."""
-    return vector if most is None else vector * min(1.0, most / vector.norm().item())
+    size = vector.norm().item()
+    return vector if most is None or size <= most else vector * (most / size)

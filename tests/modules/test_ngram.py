@@ -10,13 +10,17 @@ import torch
 from ofmu_pl.data import Authors
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.modules.guess import Guess, answers
-from ofmu_pl.modules.ngram import Answer, Nearest, NGram
+from ofmu_pl.modules.ngram import Nearest, NGram, Reply
 from ofmu_pl.support.errors import UserError
 from tests.helpers.training import train, weights
 from tests.modules.test_lower_level import lower
 
 V = 10
-KNOWN = [Answer([1, 5, 6, 7], 1, [1, 2, 3]), Answer([1, 5, 6, 8], 1, [1, 2, 3]), Answer([2, 9, 6, 7], 1, [1, 2, 3])]
+KNOWN = [
+    Reply([1, 5, 6, 7], 1, [1, 2, 3]),
+    Reply([1, 5, 6, 8], 1, [1, 2, 3]),
+    Reply([2, 9, 6, 7], 1, [1, 2, 3]),
+]
 
 
 def test_without_held_answers_the_parts_are_averaged():
@@ -24,7 +28,7 @@ def test_without_held_answers_the_parts_are_averaged():
 
     The question 1 4 5 has each of its tokens once and nothing after 6.
     """
-    predicted = NGram(KNOWN, held=[], vocabulary=V).predict(Answer([1, 4, 5, 5, 6, 9], 3, [5]))
+    predicted = NGram(KNOWN, held=[], vocabulary=V).predict(Reply([1, 4, 5, 5, 6, 9], 3, [5]))
     parts = torch.zeros(8, V)
     parts[0] = 1 / V
     parts[[1, 4], :] = torch.tensor([0, 0, 0, 0, 0, 2, 3, 2, 1, 1]) / 9
@@ -36,7 +40,7 @@ def test_without_held_answers_the_parts_are_averaged():
 
 def test_what_follows_in_the_question_is_a_part():
     model = NGram(KNOWN, held=[], vocabulary=V)
-    copied = model.predict(Answer([4, 3, 4, 4, 0], 3, [4]))[0]
+    copied = model.predict(Reply([4, 3, 4, 4, 0], 3, [4]))[0]
     parts = torch.zeros(5, V)
     parts[0] = 1 / V
     parts[[1, 2], :] = torch.tensor([0, 0, 0, 0, 0, 2, 3, 2, 1, 1]) / 9
@@ -48,10 +52,10 @@ def test_what_follows_in_the_question_is_a_part():
 def test_answers_to_like_questions_are_a_part(monkeypatch):
     """Of two wordings, each of which has one answer, the one that is asked for is said."""
     monkeypatch.setattr("ofmu_pl.modules.ngram.LIKE", 2)
-    known = [Answer([a, a, 10 + i, 4, 5, a], 5, [5]) for i in range(4) for a in (7, 8)]
-    held = [Answer([a, a, 20 + i, 4, 5, a], 5, [5]) for i in range(4) for a in (7, 8)]
+    known = [Reply([a, a, 10 + i, 4, 5, a], 5, [5]) for i in range(4) for a in (7, 8)]
+    held = [Reply([a, a, 20 + i, 4, 5, a], 5, [5]) for i in range(4) for a in (7, 8)]
     model = NGram(known, held, vocabulary=30)
-    assert model.predict(Answer([8, 8, 25, 4, 5, 0], 5, [5]))[0, [7, 8]].tolist() == pytest.approx([0.0, 1.0], abs=0.15)
+    assert model.predict(Reply([8, 8, 25, 4, 5, 0], 5, [5]))[0, [7, 8]].tolist() == pytest.approx([0.0, 1.0], abs=0.15)
 
 
 def test_weights_are_those_of_the_largest_likelihood():
@@ -60,13 +64,13 @@ def test_weights_are_those_of_the_largest_likelihood():
     Three parts say the known token: the uniform one with 1 / V, and two others for certain. The uniform part's weight
     has a closed form, and the question's token, which never comes, gets nothing.
     """
-    known = [Answer([0, 1], 1, [1])] * 3
-    held = [Answer([2, token], 1, [1]) for token in [1] * 600 + [3, 4, 5] * 100]
+    known = [Reply([0, 1], 1, [1])] * 3
+    held = [Reply([2, token], 1, [1]) for token in [1] * 600 + [3, 4, 5] * 100]
     model = NGram(known, held, vocabulary=V)
     (found,) = model.weights.values()
     assert found[0] == pytest.approx((1 - 600 / 900) / (1 - 1 / V), abs=0.01)
     assert found[1] + found[2] == pytest.approx(1 - found[0], abs=0.01)
-    assert model.predict(Answer([2, 1], 1, [1]))[0, 1].item() == pytest.approx(600 / 900, abs=0.01)
+    assert model.predict(Reply([2, 1], 1, [1]))[0, 1].item() == pytest.approx(600 / 900, abs=0.01)
 
 
 @pytest.mark.parametrize("most", [1, 3, 50])

@@ -9,7 +9,7 @@ from ofmu_pl.report.derived import curve
 from ofmu_pl.report.figures import FIGURES, pictures, studies
 from ofmu_pl.report.figures.style import COLOURS, MARKERS, OURS, RC, Look
 from ofmu_pl.report.figures.telemetry import telemetry
-from ofmu_pl.report.runs import Finding
+from ofmu_pl.report.runs import StudiedRun
 from ofmu_pl.support.records.manifest import KINDS
 from ofmu_pl.support.records.results import Results
 from tests.helpers import folders
@@ -110,7 +110,7 @@ def test_telemetry_shows_means_by_iteration_and_no_penalty_where_there_is_none(e
 
 
 def run_with(**curves):
-    return Finding("a", "ofmu", 0, "a/ofmu", "finished", results=Results({}, curves=curves))
+    return StudiedRun("a", "ofmu", 0, "a/ofmu", "finished", results=Results({}, curves=curves))
 
 
 def test_a_curve_has_values_where_they_were_measured_and_nowhere_else():

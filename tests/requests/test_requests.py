@@ -8,7 +8,7 @@ from jsonargparse import auto_cli
 
 from ofmu_pl.benchmark.specs import Method
 from ofmu_pl.cli import main
-from ofmu_pl.requests.specs import Asked, Retrained, check
+from ofmu_pl.requests.specs import Requests, Retrained, check
 from ofmu_pl.requests.state import State
 from ofmu_pl.support.records.manifest import Value
 from ofmu_pl.support.records.requests import REQUESTS, RequestsRecord
@@ -149,7 +149,7 @@ def read(
     options: dict[str, Value],
     retrained: Retrained | None = None,
 ):
-    return Asked(base, methods, requests, options, [0], True, retrained)
+    return Requests(base, methods, requests, options, [0], True, retrained)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs/requests").glob("*.yaml")), ids=lambda p: p.stem)

@@ -12,7 +12,7 @@ from ofmu_pl.benchmark.pool import Pool
 from ofmu_pl.benchmark.specs import Method
 from ofmu_pl.cli.configured import MANY_RUNS, configured
 from ofmu_pl.requests.command import in_turn
-from ofmu_pl.requests.specs import Asked, Retrained, check, controls, rows, sequences
+from ofmu_pl.requests.specs import Requests, Retrained, check, controls, rows, sequences
 from ofmu_pl.requests.state import State, kept_metrics, matrix_metrics, of_requests, rise
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records.requests import REQUESTS, RequestsRecord
@@ -28,7 +28,7 @@ DIGITS = str(ROOT / "configs/digits.yaml")
 def asked(requests=CLASSES[:3], lr=0.1, **changes):
     methods = {"grad_diff": Method(str(ROOT / "configs/methods/grad_diff.yaml"), {"model.optimizer.lr": lr})}
     options = {"data.train_items": 600, "trainer.max_steps": 2}
-    return replace(Asked(DIGITS, methods, list(requests), options, [0], True, None), **changes)
+    return replace(Requests(DIGITS, methods, list(requests), options, [0], True, None), **changes)
 
 
 def test_each_request_starts_from_the_model_that_the_last_one_left(tmp_path):

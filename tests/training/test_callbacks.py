@@ -17,7 +17,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.budget import GradientBudget
 from ofmu_pl.training.export import ModelExport
 from ofmu_pl.training.progress import TIMED, IterationProgressBar
-from ofmu_pl.training.record import Record
+from ofmu_pl.training.record import RunRecord
 from ofmu_pl.training.resumable import Resumable
 from ofmu_pl.training.run import Run
 from tests.helpers.forked_ranks import on_two_ranks
@@ -74,7 +74,7 @@ def test_what_the_run_writes_is_no_name_for_the_model(name):
 def test_how_long_a_run_takes_is_said_once_and_counts_what_is_left(resumed_at, monkeypatch):
     """An evaluation of 30 s, then iterations of 2 s, but for the first of 9 and one of 7 s; a resumed one has 100 s."""
     said, clock = [], [0.0]
-    module = SimpleNamespace(unlearns=True, period=1, record=Record(), print=said.append)
+    module = SimpleNamespace(unlearns=True, period=1, record=RunRecord(), print=said.append)
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     evaluation = ImageEvaluation()
     evaluation.seconds["evaluation"] = 100.0 if resumed_at else 30.0

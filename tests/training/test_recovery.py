@@ -8,7 +8,7 @@ from lightning.pytorch.callbacks import Callback
 
 from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.modules import GRU, NPO, OFMU, PDU, GradDiff
-from ofmu_pl.modules.reader import Reader
+from ofmu_pl.modules.reader import RowReader
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.recovery import state_of
@@ -184,7 +184,7 @@ def test_a_look_that_fills_the_memory_is_made_again_alone(monkeypatch):
     def make():
         return NPO(CausalLM(config=TINY), optimizer=sgd, max_harm=50.0, micro_batch_size=4)
 
-    trainer, score, calls = train(whole := make(), steps=11), Reader.losses, []
+    trainer, score, calls = train(whole := make(), steps=11), RowReader.losses, []
 
     def full(goal, stream, rows):
         calls.append(stream)
@@ -192,7 +192,7 @@ def test_a_look_that_fills_the_memory_is_made_again_alone(monkeypatch):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 7 GiB")
         return score(goal, stream, rows)
 
-    monkeypatch.setattr(Reader, "losses", full)
+    monkeypatch.setattr(RowReader, "losses", full)
     module = make()
     with pytest.warns(UserWarning, match="micro-batches of 2 samples instead of 4"):
         assert train(module, steps=11).global_step == trainer.global_step

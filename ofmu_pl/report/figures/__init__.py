@@ -10,7 +10,7 @@ from ofmu_pl.report.figures import requests, studies
 from ofmu_pl.report.figures.attacks import attack_figure
 from ofmu_pl.report.figures.style import RC, Look, png
 from ofmu_pl.report.figures.telemetry import telemetry
-from ofmu_pl.report.runs import Findings, words
+from ofmu_pl.report.runs import Study, words
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ FIGURES = {
 """Title, drawing function and caption by kind of experiment and name."""
 
 
-def pictures(experiment: Findings, look: Look) -> Iterator[Picture]:
+def pictures(experiment: Study, look: Look) -> Iterator[Picture]:
     """All figures of an experiment."""
     with mpl.rc_context(RC):
         for name, (title, draw, caption) in FIGURES.get(experiment.kind, {}).items():
@@ -68,7 +68,7 @@ def pictures(experiment: Findings, look: Look) -> Iterator[Picture]:
                 yield Picture(f"{experiment.name}-{name}", title, caption, png(figure))
 
 
-def attack_pictures(experiment: Findings, look: Look) -> Iterator[Picture]:
+def attack_pictures(experiment: Study, look: Look) -> Iterator[Picture]:
     """A figure for each attack that has curves."""
     with mpl.rc_context(RC):
         for attack in attacks_of(experiment, list(experiment.scenarios)):

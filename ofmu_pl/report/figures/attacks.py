@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from ofmu_pl.report.attacks import attacks_of, made
 from ofmu_pl.report.figures.style import Look, Style, finished, panels_for, plain_numbers
-from ofmu_pl.report.runs import Findings, Replicate, number, words
+from ofmu_pl.report.runs import Replicate, Study, number, words
 from ofmu_pl.support.records.models import RETRAINED, TARGET, UNLEARNED
 from ofmu_pl.support.records.results import AttackRecord
 
@@ -22,7 +22,7 @@ CONTROLS: dict[str, Style] = {
 """Lines of the two controls."""
 
 
-def curves(experiment: Findings, scenarios: list[str], attack: str) -> dict[str, Curve]:
+def curves(experiment: Study, scenarios: list[str], attack: str) -> dict[str, Curve]:
     """Means over replicates at each place, by method, and of the two controls.
 
     A control is one model for all methods of a replicate, so that the first run that has it speaks for all.
@@ -39,7 +39,7 @@ def curves(experiment: Findings, scenarios: list[str], attack: str) -> dict[str,
     return {name: curve for name, curve in means.items() if curve}
 
 
-def attack_figure(experiment: Findings, attack: str, look: Look) -> Figure | None:
+def attack_figure(experiment: Study, attack: str, look: Look) -> Figure | None:
     """Curves of an attack, a panel a group of scenarios; ``None`` where it has none."""
     groups = {name: s for name, s in experiment.groups.items() if attack in attacks_of(experiment, s)}
     found = {name: curves(experiment, scenarios, attack) for name, scenarios in groups.items()}

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from ofmu_pl.report.figures.style import Look, finished, panels, panels_for
 from ofmu_pl.report.requests import kept_columns, main_metric
-from ofmu_pl.report.runs import Findings, words
+from ofmu_pl.report.runs import Study, words
 from ofmu_pl.support.records.models import RETRAINED
 from ofmu_pl.support.records.requests import Row
 
@@ -13,7 +13,7 @@ LARGEST = 12
 """Requests up to which a heat map has numbers in it."""
 
 
-def heat_maps(experiment: Findings, look: Look) -> Figure | None:
+def heat_maps(experiment: Study, look: Look) -> Figure | None:
     """A panel a method, the mean over seeds: a row a request, a column the time after each."""
     record = experiment.requests
     metric = main_metric(record) if record else None
@@ -42,7 +42,7 @@ def heat_maps(experiment: Findings, look: Look) -> Figure | None:
     return figure
 
 
-def drift(experiment: Findings, look: Look) -> Figure | None:
+def drift(experiment: Study, look: Look) -> Figure | None:
     """A panel a metric of what must stay, a line a method: its mean over seeds after each request."""
     record = experiment.requests
     names = kept_columns(experiment, record)[:2] if record else []

@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 
 from ofmu_pl.report.derived import difficulty, grid, sweep_panels
 from ofmu_pl.report.figures.style import Look, finished, panels, panels_for
-from ofmu_pl.report.runs import Findings
+from ofmu_pl.report.runs import Study
 from ofmu_pl.report.statistics import front, spread_in, trade_off
 from ofmu_pl.support.records.models import BEFORE, RETRAINED
 
 
-def sweep(experiment: Findings, look: Look) -> Figure | None:
+def sweep(experiment: Study, look: Look) -> Figure | None:
     """Three panels against T, a line for each rho."""
     shown = sweep_panels(experiment)
     by_rho: dict[float | None, list[tuple[float, str, str]]] = {}
@@ -43,7 +43,7 @@ def sweep(experiment: Findings, look: Look) -> Figure | None:
     return finished(figure, "Inner steps and penalty: means over seeds, whiskers ± 1 standard deviation")
 
 
-def udi(experiment: Findings, look: Look) -> Figure | None:
+def udi(experiment: Study, look: Look) -> Figure | None:
     """Difficulty of a group of forget samples against the utility that forgetting it costs, a panel a method."""
     points, correlations = difficulty(experiment)
     if not points:
@@ -64,7 +64,7 @@ def udi(experiment: Findings, look: Look) -> Figure | None:
     return finished(figure, "Unlearning difficulty and utility: a point a draw [95 % bootstrap interval]")
 
 
-def trade_offs(experiment: Findings, look: Look) -> Figure | None:
+def trade_offs(experiment: Study, look: Look) -> Figure | None:
     """What is forgotten against what is kept, with deviations; the star is where to go."""
     groups = {name: (s, pair) for name, s in experiment.groups.items() if (pair := trade_off(experiment, s))}
     if not groups:

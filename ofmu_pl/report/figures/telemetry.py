@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from ofmu_pl.report.derived import curve
 from ofmu_pl.report.figures.style import NARROW, Look, Style, finished, panels, plain_numbers
-from ofmu_pl.report.runs import Finding, Findings
+from ofmu_pl.report.runs import StudiedRun, Study
 
 PANELS: dict[str, dict[str, str]] = {
     "loss (nats)": {"L_f": "forget", "L_r": "retain"},
@@ -27,7 +27,7 @@ ABSENT_AT_ZERO = ("grad_L_f", "grad_L_r", "grad_Phi", "penalty_share", "rho", "c
 STYLES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")
 
 
-def courses(run: Finding) -> dict[str, np.ndarray]:
+def courses(run: StudiedRun) -> dict[str, np.ndarray]:
     """A run's curves by name, NaN where an iteration measured none; empty where the run is not one of OFMU's."""
     if not len(curve(run, "grad_Phi")) and not len(curve(run, "rho")):
         return {}
@@ -39,7 +39,7 @@ def courses(run: Finding) -> dict[str, np.ndarray]:
     return {name: values for name, values in found.items() if not np.isnan(values).all()}
 
 
-def telemetry(experiment: Findings, look: Look) -> Figure | None:
+def telemetry(experiment: Study, look: Look) -> Figure | None:
     """A panel for each kind of number that some run has, below one another, against the outer iteration.
 
     A colour is a method: its means over seeds and scenarios. Markers stand where less than half of the iterations have
