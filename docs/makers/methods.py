@@ -1,14 +1,16 @@
 """A page for each method."""
 
 import inspect
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from makers.rst import heading, tree
+from makers.rst import heading, table, tree, verbatim
 from makers.stored import stored
 from ofmu_pl import losses, modules
 from ofmu_pl.modules.rectify import Rectifier
@@ -37,9 +39,29 @@ def method_pages() -> Iterator[tuple[str, str]]:
         yield f"methods/{name}", method_page(name, own)
     about = (
         "One page a method, made from its docstring, its overlays and the stored results. "
-        ":doc:`/choosing` compares them in words, :doc:`/results/index` in numbers."
+        ":doc:`/choosing` compares them in words, :doc:`/results/index` in numbers.\n\n"
     )
-    yield "methods/index", tree("Methods, one by one", about, names)
+    yield "methods/index", tree("Methods, one by one", about + overlay_table(overlays), names)
+
+
+def overlay_table(overlays: Mapping[str, list[Path]]) -> str:
+    """A row for each overlay, with its methods and what its first sentence says."""
+    methods = defaultdict(list)
+    for name, paths in overlays.items():
+        for path in paths:
+            methods[path].append(name)
+    rows = []
+    for path in sorted(methods):
+        pages = ", ".join(f":doc:`{name} <{name}>`" for name in sorted(methods[path], key=str.lower))
+        rows.append([f"``{path.stem}``", pages, verbatim(first_sentence(path))])
+    return table(["overlay", "page", "what it is"], rows)
+
+
+def first_sentence(overlay: Path) -> str:
+    """The first sentence of the comment that an overlay begins with."""
+    lines = overlay.read_text(encoding="utf-8").splitlines()
+    comment = " ".join(line[2:] for line in takewhile(lambda line: re.match(r"# \S", line), lines))
+    return re.split(r"(?<=\.) (?=[A-Z-])", comment)[0]
 
 
 def parts(config: Mapping[str, Any]) -> set[str]:

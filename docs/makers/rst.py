@@ -1,9 +1,16 @@
 """Pieces of reStructuredText."""
 
+import re
+
 
 def heading(text: str, line: str = "-") -> str:
     """A heading of reStructuredText."""
     return f"{text}\n{line * len(text)}\n\n"
+
+
+def verbatim(text: str) -> str:
+    """Plain text whose signs stand for themselves."""
+    return re.sub(r"(?<!\w)--[\w.]+|([*|`_\\])", lambda m: f"\\{m[1]}" if m[1] else f"``{m[0]}``", text)
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

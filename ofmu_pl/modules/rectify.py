@@ -11,7 +11,8 @@ With g_f the gradient of a forget loss that is *minimised* (NPO's, or minus a lo
             + alpha (g_r - min(0, <g_f, g_r>) / |g_f|^2 g_f)
     HAMU    argmax <d, g_r>  with  |d| <= |g_r|  and  <d, g_f> >= gain            retaining gives way up to a bound
 
-docs/methods.md says where the published codes differ from the papers and from this, and what OFMU's similarity adds.
+Overlays in configs/methods say where the published codes differ from the papers and from this; docs/methods.md says
+what OFMU's similarity adds.
 """
 
 import math

@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, get_linear_schedule_with_warmup
 import ofmu_pl
 from ofmu_pl.cli import main
 from tests.cli.conftest import ROOT
+from tests.helpers.methods import is_for_images
 
 
 @pytest.fixture(scope="module")
@@ -139,9 +140,6 @@ def test_stop_and_resume_ends_with_the_same_bits(fit, stop):
     assert not all(torch.equal(b["state_dict"][k], c["state_dict"][k]) for k in b["state_dict"]), "the seed matters"
 
 
-FOR_IMAGES = "fisher influence random_labels salun scrub bad_teacher ssd l1_sparse do_nothing batchnorm_only".split()
-
-
 # Benchmarks are parsed by tests/benchmark/test_configs.py, and one of them here.
 SHIPPED = [p for p in (ROOT / "configs").rglob("*.yaml") if p.parent.name != "benchmarks" or p.stem == "field"]
 
@@ -156,7 +154,7 @@ def test_every_shipped_config_parses(path, capsys):
     elif path.parent.name == "cifar" or path.match("tiny/cifar.yaml"):
         base = ["--config", str(ROOT / "configs/cifar.yaml")]
     elif path.parent.name in ("methods", "hardware") or path.match("tiny/tofu.yaml"):
-        base = ["--config", str(ROOT / f"configs/{'digits' if path.stem in FOR_IMAGES else 'tofu'}.yaml")]
+        base = ["--config", str(ROOT / f"configs/{'digits' if is_for_images(path) else 'tofu'}.yaml")]
     with pytest.raises(SystemExit) as stop:
         main([command, *base, "--config", str(path), "--print_config"])
     assert stop.value.code == 0

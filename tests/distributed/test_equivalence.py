@@ -13,6 +13,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.checkpoints import require_sound
 from tests.cli.test_faults import flip_a_bit
 from tests.distributed.worker import main
+from tests.helpers.methods import TEXTS
 from tests.helpers.process import on_ranks
 from tests.helpers.training import TINY
 
@@ -38,13 +39,6 @@ MORE_EQUAL = [
     ("ofmu-shared-lm", "fsdp2", 1e-7),
     ("ofmu-ngram-lm", "ddp", 1e-12),
     ("ofmu-ngram-lm", "fsdp2", 1e-12),
-    ("kl-lm", "ddp", 1e-12),
-    ("kl-lm", "fsdp2", 1e-12),
-    ("undo-lm", "ddp", 1e-12),
-    ("undo-lm", "fsdp2", 1e-12),
-    ("npo-lm", "fsdp2", 1e-12),
-    ("gru-sam-lm", "ddp", 1e-12),
-    ("gru-sam-lm", "fsdp2", 1e-12),
 ]
 RESUMED = [("ofmu-exact-lm", "one", "fsdp2"), ("ofmu-exact-lm", "fsdp2", "one")]
 MORE_RESUMED = [
@@ -52,12 +46,12 @@ MORE_RESUMED = [
     ("ofmu-auto-lm", "fsdp2", "one"),
     ("ofmu-ngram-lm", "one", "fsdp2"),
     ("ofmu-ngram-lm", "fsdp2", "one"),
-    ("kl-lm", "one", "fsdp2"),
-    ("kl-lm", "fsdp2", "one"),
-    ("undo-lm", "fsdp2", "one"),
-    ("gru-sam-lm", "one", "fsdp2"),
-    ("gru-sam-lm", "fsdp2", "one"),
-]  # ranks make the frozen model again
+]
+for name, setting in TEXTS.items():
+    if setting.ranks:
+        compared = [(f"{name}-lm", strategy, 1e-12) for strategy in ("ddp", "fsdp2")]
+        MORE_EQUAL += [run for run in compared if run not in EQUAL]
+        MORE_RESUMED += [(f"{name}-lm", "one", "fsdp2"), (f"{name}-lm", "fsdp2", "one")]  # a frozen model is made again
 SAME_RANKS = [("ofmu-differences-single", "fsdp2-shards", "fsdp2-shards")]
 MORE_SAME_RANKS = [("ofmu-differences-single", "fsdp2", "fsdp2")]
 

@@ -13,9 +13,10 @@ from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.core.vectors import is_sharded
 from ofmu_pl.data import Authors, Digits
-from ofmu_pl.modules import GRU, NPO, OFMU, UNDO, GradDiff
+from ofmu_pl.modules import OFMU, GradDiff
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.training.checkpoints import WholeFiles, require_sound
+from tests.helpers.methods import TEXTS
 from tests.helpers.training import TINY, quiet_trainer
 
 
@@ -75,8 +76,8 @@ def make(method, folder):
     shared = {"inner_optimizer": "shared", "inner_lr": 1.0, "inner_steps": 2, "beta": 0.0, "rho_0": 0.0}
     shared |= {"engine": "finite_difference", "optimizer": lambda p: SharedAdam(p, lr=1e-3)}
     whole = {"outer_at": "start", "beta": 0.1, "rho_0": 0.3, "higher_order_every": 2}
-    kl_files = partial(GradDiff, CausalLM(str(folder / "model")), retain_loss="kl", optimizer=sgd)
-    return {
+    files = partial(GradDiff, CausalLM(str(folder / "model")), retain_loss="kl", optimizer=sgd)
+    forms = {
         "ofmu-exact-lm": lambda: OFMU(lm, **ofmu),
         "ofmu-differences-lm": lambda: Central(lm, engine="finite_difference", **ofmu),
         "ofmu-differences-single": lambda: OFMU(single, engine="finite_difference", **ofmu | ascent),
@@ -84,16 +85,15 @@ def make(method, folder):
         "ofmu-shared-lm": lambda: Central(lm, forget_ceiling=4.0, **shared | whole),
         "ofmu-ngram-lm": lambda: OFMU(lm, forget_ceiling="holdout", ngram_weight=0.3, **shared),
         "ofmu-bfloat16-lm": lambda: Central(halved, engine="finite_difference", **ofmu),
-        "kl-lm": lambda: GradDiff(lm, retain_loss="kl", optimizer=adam, micro_batch_size=3),
-        "kl-files": kl_files,
-        "kl-files-bfloat16": kl_files,
-        "undo-lm": lambda: UNDO(lm, noise=0.3, optimizer=adam, micro_batch_size=3),
-        "npo-lm": lambda: NPO(lm, optimizer=adam, micro_batch_size=3),
-        "gru-sam-lm": lambda: NPO(lm, alpha=0.5, rectify=GRU(), sam_rho=0.1, optimizer=adam, micro_batch_size=3),
+        "kl-files": files,
+        "kl-files-bfloat16": files,
         "ofmu-exact-cnn": lambda: OFMU(cnn, **ofmu),
         "ofmu-differences-cnn": lambda: Central(cnn, engine="finite_difference", **ofmu | ascent),
-        "graddiff-cnn": lambda: GradDiff(cnn, optimizer=adam),
-    }[method]()
+    }
+    for name, setting in TEXTS.items():
+        if setting.ranks:
+            forms[f"{name}-lm"] = partial(setting, lm, optimizer=adam, micro_batch_size=3)
+    return forms[method]()
 
 
 class Batches(pl.Callback):

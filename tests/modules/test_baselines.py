@@ -6,34 +6,14 @@ from transformers import AutoModelForCausalLM
 
 from ofmu_pl.data import Authors
 from ofmu_pl.losses import dpo, kl, npo, token_nll
-from ofmu_pl.modules import (
-    BLUR,
-    CATNIP,
-    CEU,
-    DPO,
-    GRU,
-    HAMU,
-    MASC,
-    NPO,
-    OFMU,
-    PDU,
-    RMU,
-    SAUL,
-    UNDIAL,
-    UNDO,
-    GradDiff,
-    JensUn,
-    PCGrad,
-    SimNPO,
-    WeightedAscent,
-)
+from ofmu_pl.modules import CEU, DPO, NPO, OFMU, PDU, RMU, UNDIAL, GradDiff
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.adapters import merged
 from ofmu_pl.support.errors import UserError
+from tests.helpers.methods import SGD, TEXTS, chosen
 from tests.helpers.training import TINY, interrupted, train, weights
 
 DEEP = {**TINY, "num_hidden_layers": 3}
-SGD = {"optimizer": lambda p: torch.optim.SGD(p, lr=0.1), "gradient_clip": None}
 
 
 def save_random(path, **config):
@@ -45,47 +25,21 @@ def save_random(path, **config):
     return str(path)
 
 
-METHODS = {
-    "grad_ascent": lambda n, **k: GradDiff(n, alpha=0.0, **k),
-    "grad_diff": GradDiff,
-    "kl": lambda n, **k: GradDiff(n, retain_loss="kl", **k),
-    "jensun": JensUn,
-    "embedding": lambda n, **k: GradDiff(n, retain_loss="embedding", layer="model.layers.1", **k),
-    "npo": NPO,
-    "simnpo": lambda n, **k: SimNPO(n, gamma=0.125, **k),
-    "catnip": CATNIP,
-    "masc": lambda n, **k: MASC(n, rho=0.05, **k),
-    "dpo": DPO,
-    "undial": UNDIAL,
-    "undo": UNDO,
-    "wga": WeightedAscent,
-    "satimp": lambda n, **k: WeightedAscent(n, beta_1=5.0, beta_2=1.0, **k),
-    "ce_u": CEU,
-    "pdu": lambda n, **k: PDU(n, epsilon=5.0, alpha=1.0, **k),
-    "rmu": lambda n, **k: RMU(n, layer="model.layers.1", coefficient=2.0, alpha=1.0, **k),
-    "blur": lambda n, **k: NPO(n, rectify=BLUR(), **k),
-    "gru": lambda n, **k: NPO(n, alpha=0.0, rectify=GRU(), **k),
-    "hamu": lambda n, **k: GradDiff(n, rectify=HAMU(gain=0.5, per_tensor=True), **k),
-    "saul": lambda n, **k: GradDiff(n, constrain=SAUL(level=-9.0, step=0.1), sam_rho=0.05, **k),
-    "pcgrad": lambda n, **k: GradDiff(n, rectify=PCGrad(), **k),
-    "npo_sam": lambda n, **k: NPO(n, sam_rho=0.05, **k),
-    "undial_sam_blur": lambda n, **k: UNDIAL(n, alpha=1.0, retain_loss="kl", rectify=BLUR(), sam_rho=0.05, **k),
-}
+def at_test_size(name, folder, **options):
+    """A method of the folder's model."""
+    setting = TEXTS[name]
+    return setting(CausalLM(path=folder), **options, **SGD if setting.steps else {})
 
 
-ALIKE = ("grad_ascent", "satimp", "simnpo", "undial", "npo", "npo_sam", "blur", "pcgrad")
-"""Methods whose forget terms, retain terms and rules have their parts in other methods, too."""
-
-
-@pytest.mark.parametrize("name", [pytest.param(m, marks=pytest.mark.slow) if m in ALIKE else m for m in METHODS])
+@pytest.mark.parametrize("name", chosen(TEXTS, "batches", lambda setting: setting.steps))
 def test_micro_batches_change_nothing(folder, name):
     """Batches of four rows, as three and one."""
     ends = []
     for size in (None, 3):
-        module = METHODS[name](CausalLM(path=folder), micro_batch_size=size, **SGD)
+        module = at_test_size(name, folder, micro_batch_size=size)
         train(module, steps=3)
         ends.append(weights(module))
-    start = METHODS[name](CausalLM(path=folder), **SGD)
+    start = at_test_size(name, folder)
     train(start, steps=0)
     assert (ends[0] - weights(start)).norm() > 1e-6, "it moves"
     torch.testing.assert_close(ends[1], ends[0], rtol=1e-4, atol=2e-6)
@@ -94,7 +48,7 @@ def test_micro_batches_change_nothing(folder, name):
 def step_by_hand(folder, module, direction):
     """One SGD step from the folder's weights along the gradient of ``direction(network, frozen, batch)``."""
     train(module, steps=1)
-    start = METHODS["grad_diff"](CausalLM(path=folder), **SGD)
+    start = TEXTS["grad_diff"](CausalLM(path=folder), **SGD)
     train(start, steps=0)
     data = Authors(authors=4, forget_authors=1, batch_size=4, streams=module.streams)
     data.setup()
@@ -173,21 +127,10 @@ def test_rmu_steers_hidden_states_of_a_batch(folder):
     step_by_hand(folder, module, loss)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(pytest.param(m, marks=pytest.mark.slow) for m in ("npo", "npo_sam")),
-        "dpo",
-        "pdu",
-        "rmu",
-        "gru",
-        "saul",
-        "undial_sam_blur",
-    ],
-)
+@pytest.mark.parametrize("name", chosen(TEXTS, "resume", lambda setting: setting.keeps))
 def test_stop_and_resume_ends_with_the_same_bits(folder, tmp_path, name):
     def make():
-        return METHODS[name](CausalLM(path=folder), optimizer=lambda p: torch.optim.AdamW(p, lr=0.01))
+        return TEXTS[name](CausalLM(path=folder), optimizer=lambda p: torch.optim.AdamW(p, lr=0.01))
 
     whole, resumed = interrupted(make, tmp_path, 4, at=2)
     assert whole.alpha == resumed.alpha
@@ -303,7 +246,7 @@ def bitsandbytes_adamw(name, **options):
 def test_a_bitsandbytes_optimizer_trains(folder):
     module = NPO(CausalLM(path=folder), optimizer=bitsandbytes_adamw("AdamW8bit", lr=0.01))
     train(module, steps=2)
-    start = METHODS["npo"](CausalLM(path=folder))
+    start = TEXTS["npo"](CausalLM(path=folder))
     train(start, steps=0)
     assert torch.isfinite(weights(module)).all()
     assert not torch.equal(weights(module), weights(start))

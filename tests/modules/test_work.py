@@ -6,40 +6,16 @@ import pytest
 import torch
 from torch import nn
 
-from ofmu_pl.modules import (
-    OFMU,
-    SCRUB,
-    SSD,
-    BadTeacher,
-    BatchNormOnly,
-    DoNothing,
-    FineTune,
-    L1Sparse,
-    RandomLabels,
-    SalUn,
-)
 from ofmu_pl.networks import CausalLM
 from tests.helpers.images import network, train_on_digits
+from tests.helpers.methods import IMAGES, SGD, TEXTS, chosen
 from tests.helpers.training import train
-from tests.modules.test_baselines import METHODS, SGD
+from tests.modules.test_baselines import at_test_size
 from tests.modules.test_goal import unlearn
 from tests.modules.test_image_methods import sgd
 
 STEPS = 3
-IMAGES = {
-    "scrub": lambda n: SCRUB(n, max_epochs=0, optimizer=sgd()),
-    "finetune": lambda n: FineTune(n, split="retain", optimizer=sgd()),
-    "l1": lambda n: L1Sparse(n, optimizer=sgd()),
-    "random_labels": lambda n: RandomLabels(n, optimizer=sgd()),
-    "salun": lambda n: SalUn(n, optimizer=sgd()),
-    "batch_norm_only": BatchNormOnly,
-    "bad_teacher": lambda n: BadTeacher(n, optimizer=sgd()),
-    "ssd": lambda n: SSD(n, alpha=2.0, group_size=30),
-    "do_nothing": DoNothing,
-    # Of differences, since a product with an exact Hessian makes no pass that hooks could see.
-    "ofmu": lambda n: OFMU(n, inner_steps=2, inner_lr=0.01, beta=0.0, rho_0=0.0, engine="finite_difference"),
-}
-TEXTS = {
+FORMS = {
     "ofmu": {"inner_steps": 2},
     "ofmu_holdout": {"inner_steps": 2, "forget_ceiling": "holdout"},
     "ofmu_guess": {"inner_steps": 2, "ngram_weight": 0.1},
@@ -70,29 +46,30 @@ def gradient_of(module, batch_size):
     return 3 * batch_size * sum(m.weight.numel() for m in layers)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", chosen(TEXTS, "work"))
 def test_of_baselines(folder, name, monkeypatch):
     """Reference answers and a frozen model's passes among it, and only the layers that run."""
     monkeypatch.setenv("OFMU_CACHE", "")  # which would name a model by what it says of eight tokens
-    module = METHODS[name](CausalLM(path=folder), **SGD)
+    module = at_test_size(name, folder)
     with counted() as work:
         train(module, steps=STEPS)
     assert module.gradient_evaluations == pytest.approx(work[0] / gradient_of(module, 4), rel=1e-6)
 
 
-@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("name", chosen(IMAGES, "work", lambda setting: setting.hooks))
 def test_of_image_methods(name):
-    module = IMAGES[name](network(norm="batch", bn_mode="both") if name == "batch_norm_only" else network())
+    setting = IMAGES[name]
+    module = setting(network(**setting.network), **{"optimizer": sgd()} if setting.steps else {})
     with counted() as work:
         train_on_digits(module, steps=STEPS)
     assert module.gradient_evaluations == pytest.approx(work[0] / gradient_of(module, 16), rel=1e-6)
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", FORMS)
 def test_of_ofmu(known, name):
     """The levels of held-out rows, the first losses of forget and retain rows, and looks at whether it has arrived."""
     with counted() as work:
-        module, _ = unlearn(known, 11, **{"rates": None, **TEXTS[name]})
+        module, _ = unlearn(known, 11, **{"rates": None, **FORMS[name]})
     assert module.gradient_evaluations == pytest.approx(work[0] / gradient_of(module, 8), rel=1e-6)
     assert module.gradient_evaluations > 11 * module.num_batches, "examinations are work"
 
@@ -101,6 +78,6 @@ def test_the_cache_of_reference_answers_makes_no_method_cheaper(folder, monkeypa
     monkeypatch.setenv("OFMU_CACHE", str(tmp_path))
     seen = []
     for _ in range(2):
-        train(module := METHODS["npo"](CausalLM(path=folder), **SGD), steps=1)
+        train(module := TEXTS["npo"](CausalLM(path=folder), **SGD), steps=1)
         seen.append(module.gradient_evaluations)
     assert seen[0] == seen[1] > 2

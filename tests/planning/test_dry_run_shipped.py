@@ -12,8 +12,8 @@ from ofmu_pl.benchmark.grid import Grid
 from ofmu_pl.data import Authors
 from ofmu_pl.planning.course import STEPS
 from tests.benchmark.test_configs import parsed
-from tests.cli.test_fit import FOR_IMAGES
 from tests.helpers.citizen_rows import written
+from tests.helpers.methods import is_for_images
 from tests.helpers.training import TINY
 
 pytestmark = pytest.mark.slow
@@ -78,7 +78,7 @@ def test_a_configuration_passes(tried, places, name):
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_an_overlay_passes(tried, places, name):
     folder, stem = name.split("/")
-    base = "cifar" if folder == "cifar" else "digits" if stem in FOR_IMAGES else "authors"
+    base = "cifar" if folder == "cifar" else "digits" if is_for_images(CONFIGS / f"{name}.yaml") else "authors"
     base = {"rmu_wmdp": "wmdp", "batchnorm_only": "cifar"}.get(stem, stem if folder == "tiny" else base)
     if stem in ("altpo", "idk_dpo"):  # of TOFU's own rows
         base = "tofu"

@@ -10,31 +10,16 @@ from ofmu_pl.cli import main
 from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.safeguards import AS_PRINTED, Safeguards
 from ofmu_pl.data import CIFAR10, Authors, Digits
-from ofmu_pl.modules import (
-    GRU,
-    NPO,
-    OFMU,
-    SCRUB,
-    SSD,
-    BadTeacher,
-    BatchNormOnly,
-    DoNothing,
-    FineTune,
-    Fisher,
-    GradDiff,
-    L1Sparse,
-    RandomLabels,
-    SalUn,
-)
+from ofmu_pl.modules import GRU, NPO, OFMU, FineTune, GradDiff
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.networks.pretrained import SHAPES
 from ofmu_pl.planning.processes import ranks_in
 from ofmu_pl.planning.stored import host
 from ofmu_pl.support.errors import UserError
 from tests.helpers.images import network, train_on_digits
+from tests.helpers.methods import IMAGES, TEXTS, chosen
 from tests.helpers.peak_memory import blank, fsdp2, needs, peak
 from tests.helpers.training import TINY, Unchecked, train
-from tests.modules.test_baselines import METHODS
 
 ROOT = Path(__file__).parent.parent.parent
 LLAMA = {**TINY, "hidden_size": 128, "intermediate_size": 344, "num_attention_heads": 4, "vocab_size": 2000}
@@ -171,8 +156,7 @@ def test_a_precision_counts_by_whatever_name():
 # Work --------------------------------------------------------------------------------------------------------------
 
 DEEP = {**TINY, "num_hidden_layers": 2}
-TEXT = {name: lambda make=make, **k: make(CausalLM(config=dict(DEEP)), **k) for name, make in METHODS.items()}
-TEXT["finetune"] = lambda: FineTune(CausalLM(config=dict(TINY)))
+FORMS = {}
 OPTIONS = [
     {"inner_steps": 3, "engine": "finite_difference", "micro_batch_size": 2},
     {"inner_steps": 2, "engine": "finite_difference", "higher_order_every": 3},
@@ -187,17 +171,22 @@ MORE_OPTIONS = [
     {"inner_steps": 3, "higher_order_every": 2},
 ]
 for o in (*OPTIONS, *MORE_OPTIONS):
-    TEXT[f"ofmu {o}"] = lambda o=o: OFMU(CausalLM(config=dict(TINY)), **{"safeguards": EVERYWHERE} | o)
-SECOND = ["satimp", "blur", "npo_sam", "kl", "simnpo", "ce_u", "undial", "grad_ascent"]
-SECOND += [f"ofmu {o}" for o in MORE_OPTIONS]
-"""Second settings of what another one counts, too."""
+    FORMS[f"ofmu {o}"] = {"safeguards": EVERYWHERE} | o
+OF_OFMU = [f"ofmu {o}" for o in OPTIONS] + slowly(f"ofmu {o}" for o in MORE_OPTIONS)
 
 
-@pytest.mark.parametrize("name", [*sorted({*TEXT} - {*SECOND}), *slowly(SECOND)])
+def of_text(name):
+    """A method of the list, or a form of OFMU."""
+    if name in FORMS:
+        return OFMU(CausalLM(config=dict(TINY)), **FORMS[name])
+    return TEXTS[name](CausalLM(config=dict(DEEP)))
+
+
+@pytest.mark.parametrize("name", [*chosen(TEXTS, "plan", lambda setting: not setting.unforeseen), *OF_OFMU])
 def test_work_is_what_a_run_counts(name):
-    module = TEXT[name]()
+    module = of_text(name)
     train(module, steps=module.period, callbacks=[Unchecked()])  # a check takes a few samples only, and is not planned
-    planned = TEXT[name]()
+    planned = of_text(name)
     planned.reached = lambda number: (False, {})  # no look is due in the first iterations; a plan has a tenth of one
     data = Authors(batch_size=4, max_length=16, streams=planned.streams, num_batches=planned.num_batches)
     references = getattr(module, "reference_nll", {}).values()
@@ -206,30 +195,33 @@ def test_work_is_what_a_run_counts(name):
     assert needs(planned, data).gradients == pytest.approx(spent / module.period)
 
 
-IMAGES = {
-    "random_labels": lambda: RandomLabels(network()),
-    "scrub": lambda: SCRUB(network()),
-    "bad_teacher": lambda: BadTeacher(network()),
-    "l1_sparse": lambda: L1Sparse(network()),
-    "do_nothing": lambda: DoNothing(network()),
-    "batchnorm_only": lambda: BatchNormOnly(network(norm="batch", bn_mode="both")),
-}
+def of_images(name):
+    """A method of the list."""
+    setting = IMAGES[name]
+    return setting(network(**setting.network))
 
 
-@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("name", chosen(IMAGES, "plan", lambda setting: not setting.unforeseen))
 def test_work_of_image_methods_is_what_a_run_counts(name):
-    module = IMAGES[name]()
-    train_on_digits(module, steps=1)
-    planned = IMAGES[name]()
+    module = of_images(name)
+    train_on_digits(module, steps=module.period, callbacks=[Unchecked()])
+    planned = of_images(name)
     data = Digits(forget_classes=[0], streams=planned.streams, num_batches=planned.num_batches)
-    assert needs(planned, data, max_steps=1).gradients == pytest.approx(module.gradient_evaluations)
+    spent = module.gradient_evaluations / module.period
+    assert needs(planned, data, max_steps=1).gradients == pytest.approx(spent)
 
 
-def test_what_depends_on_the_data_or_comes_before_the_first_iteration():
-    data = {"forget_classes": [0], "streams": ("forget", "retain")}
-    assert needs(SalUn(network()), Digits(**data)).gradients == 2
-    assert needs(Fisher(network()), Digits(**data)).gradients is None
-    assert needs(SSD(network(), alpha=10.0), Digits(**data)).gradients is None
+def is_unforeseen(setting):
+    return setting.unforeseen
+
+
+@pytest.mark.parametrize("name", [*chosen(TEXTS, "plan", is_unforeseen), *chosen(IMAGES, "plan", is_unforeseen)])
+def test_what_depends_on_the_data_or_comes_before_the_first_iteration(name):
+    if name in TEXTS:
+        module, data = of_text(name), Authors(batch_size=4, max_length=16, streams=("forget", "retain"))
+    else:
+        module, data = of_images(name), Digits(forget_classes=[0], streams=("forget", "retain"))
+    assert needs(module, data).gradients == (TEXTS | IMAGES)[name].planned
 
 
 @pytest.mark.parametrize("data", [Digits(), CIFAR10()])
