@@ -3,7 +3,8 @@ r"""A step that lowers |grad Phi| by a share and has no rate of its own.
     h     = Hess(Phi) grad Phi = grad |grad Phi|^2 / 2
     theta <- theta - share |grad Phi|^2 h / |h|^2            |grad Phi| <- (1 - share) |grad Phi|, to first order
 
-The step stands for the penalty of the paper's outer step (eq. for grad F) where no learning rate can scale rho.
+The step stands for the penalty of the paper's outer step (eq. for grad F) where no learning rate can scale rho. It is
+taken at theta, before an iteration's ascents.
 """
 
 import torch

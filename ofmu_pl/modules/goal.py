@@ -1,10 +1,9 @@
 """How far to forget: each token to held-out tokens' losses, along a path of equal steps, until rows look alike.
 
 The levels of tokens are ``levels.py``, the position on the way ``path.py``, the comparison with held-out rows
-``likeness.py``. As a ceiling the goal is one-sided: a row below its place on the path is pushed, with a rounded corner
-of width w,
+``likeness.py``. As a ceiling the goal is one-sided: a row below its place on the path is pushed, with a rounded corner,
 
-    far   : w softplus((z_path - z(l)) / w)
+    far   : c softplus((z_path - z(l)) / c),   c = 0.05
 
 and a row beyond is left alone. To call it back would be to teach its answer once more. What is to be kept: each retain
 row's loss returns to what it was before the first step.

@@ -2,12 +2,14 @@ r"""The loss at which each token of a forget row is to end: that of held-out tok
 
     z(l)  = ln(e^l - 1)                    the log-odds against an answer of loss l = -ln p
     l     : mean over a row's pushed tokens of their losses; the goal is the mean of their levels
-    far   : sqrt((z(l) - z_goal)^2 + w^2) - w of a row: 0 at the goal alone
+    far   : sqrt((z(l) - z_goal)^2 + w^2) - w of a row, w = 0.25: 0 at the goal alone
+    level : quantile (rank - 1/2) / n of held-out tokens' losses, for a forget token's rank among its n like ones
+    wrong : 0.1 x the sum of 0.05 softplus((z(l) - max(z(l_start), 0)) / 0.05) over tokens that are not pushed
 
-A token is pushed where its level is a loss above ln 2 (p < 1/2), and only while it is below that level. The row's other
-tokens do not count. A token that held-out rows get right, such as a name in the question, is not pushed. To break it
-would lift a row's mean loss without forgetting anything, and would mark the row. Such a token is called back where it
-becomes wrong.
+A token is pushed where its level is a loss above ln 2 (p < 1/2), by the share sigmoid((level - l) / w) of its gradient:
+while it is below that level. The row's other tokens count as ``wrong`` alone. A token that held-out rows get right,
+such as a name in the question, is not pushed. To break it would lift a row's mean loss without forgetting anything, and
+would mark the row. Such a token is called back where it becomes wrong.
 
 Which held-out tokens a token is like: those of its kind (``data.guessable``) that are as easy to guess for someone who
 knows the retain rows alone (``modules.guess``), where there is such a guess. Among these the token that the model was

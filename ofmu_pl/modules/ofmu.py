@@ -73,8 +73,8 @@ class OFMU(UnlearningModule):
             similarity and penalty (0: the paper). Before anything is forgotten the penalty pulls back to the minimum of
             L_f where the run begins.
         higher_order_until: With ``rates: auto`` and a penalty: lengths of the path that are gone before ``stop_at`` may
-            end the run (1: as soon as the goal is reached). At the goal the penalty makes the slope flatter. Penalty
-            and similarity pause while retain rows have yet to come back.
+            end the run (1: the path's end, however early rows are at their goal). At the goal the penalty makes the
+            slope flatter. Penalty and similarity pause while retain rows have yet to come back.
         stationarity_tol: Stop once |grad Phi| is at most this (Algorithm 1's criterion); ``null``: run all iterations.
         forget_ceiling: Value at which a sample's forget loss is bent to a constant in the ascent, in nats: ``uniform``
             is the loss ln V of a guess, beyond which nothing is left to forget; ``holdout``: each token rises to the
@@ -83,7 +83,7 @@ class OFMU(UnlearningModule):
         rates: ``auto``: both loops step as far as it takes to follow a path that means the same on every model
             (``modules.goal``, ``core.polyak``): ascents towards held-out rows' losses, descents back to each retain
             row's own. The similarity then acts in the penalty alone. Unused are ``inner_lr``, ``inner_optimizer``,
-            ``forget_ceiling``, ``optimizer``, ``scheduler``, ``gamma``, ``stationarity_tol``, clips and ``rho_max``.
+            ``forget_ceiling``, ``optimizer``, ``scheduler``, ``gamma``, ``stationarity_tol`` and clips.
         stop_at: See ``UnlearningModule``; the tokens of forget rows then rise to held-out tokens' losses.
         outer_at: Where the outer gradient is taken: at the ``end`` of the ascents (theta_in, the paper's), or at their
             ``start`` (theta), so that the descent does not take back what its own iteration's ascents have done.
