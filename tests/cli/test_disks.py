@@ -29,25 +29,33 @@ def failing(monkeypatch, module, name, code, after=0):
     return calls
 
 
-@pytest.mark.parametrize("code", FAULTS, ids=errno.errorcode.get)
-@pytest.mark.parametrize(
-    ("module", "name", "after"),
-    [
-        (os, "fsync", 0),
-        (os, "fsync", 12),
-        (os, "replace", 0),
-        (os, "replace", 3),
-        (fcntl, "flock", 0),
-        (fcntl, "flock", 2),
-    ],
-)
-def test_a_run_says_in_one_sentence_that_its_disk_fails(refused, monkeypatch, module, name, after, code):
+CALLS = {
+    "sync": (os, "fsync", 0),
+    "later sync": (os, "fsync", 12),
+    "rename": (os, "replace", 0),
+    "later rename": (os, "replace", 3),
+    "lock": (fcntl, "flock", 0),
+    "later lock": (fcntl, "flock", 2),
+}
+
+
+def cases(places):
+    """Every place with every fault; one of each place is not slow."""
+    for i, place in enumerate(places):
+        for k, code in enumerate(FAULTS):
+            marks = () if k == i % len(FAULTS) else pytest.mark.slow
+            yield pytest.param(place, code, marks=marks, id=f"{place}-{errno.errorcode[code]}")
+
+
+@pytest.mark.parametrize(("call", "code"), list(cases(CALLS)))
+def test_a_run_says_in_one_sentence_that_its_disk_fails(refused, monkeypatch, call, code):
+    module, name, after = CALLS[call]
     calls = failing(monkeypatch, module, name, code, after)
     assert os.strerror(code) in refused("--export.folder", "hf")
     assert len(calls) > after
 
 
-@pytest.mark.parametrize("step", [1, 2, 4])
+@pytest.mark.parametrize("step", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", ["version_0", "."])
 def test_a_run_says_that_its_folder_is_gone(refused, fit, monkeypatch, step, what):
     add = RunRecord.add
@@ -61,8 +69,7 @@ def test_a_run_says_that_its_folder_is_gone(refused, fit, monkeypatch, step, wha
     assert "is not there" in refused("--export.folder", "hf")
 
 
-@pytest.mark.parametrize("code", FAULTS, ids=errno.errorcode.get)
-@pytest.mark.parametrize("command", ["attack", "report", "purge"])
+@pytest.mark.parametrize(("command", "code"), list(cases(["attack", "report", "purge"])))
 def test_other_commands_say_so_too(fit, models, tmp_path, monkeypatch, capsys, command, code):
     run = fit("--evaluation.samples", "full", "--export.folder", "hf", "--trainer.max_steps", "1")
     (run / "audit.html").write_text((run / "audit.html").read_text())
