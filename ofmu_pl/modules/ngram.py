@@ -104,9 +104,9 @@ class NGram:
         vocabulary: Number V of tokens.
 
     Example:
-        >>> known = [Answer([0, 5, 6, 7], 1, [1, 2, 3]), Answer([0, 5, 6, 8], 1, [1, 2, 3])]
-        >>> model = NGram(known, held=[Answer([0, 5, 6, 7], 1, [1, 2, 3])], vocabulary=10)
-        >>> model.predict(Answer([0, 5, 6, 9], 1, [3])).argmax().item() in (7, 8)
+        >>> known = [Reply([0, 5, 6, 7], 1, [1, 2, 3]), Reply([0, 5, 6, 8], 1, [1, 2, 3])]
+        >>> model = NGram(known, held=[Reply([0, 5, 6, 7], 1, [1, 2, 3])], vocabulary=10)
+        >>> model.predict(Reply([0, 5, 6, 9], 1, [3])).argmax().item() in (7, 8)
         True
     """
 

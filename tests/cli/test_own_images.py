@@ -65,6 +65,7 @@ def words(place, tmp_path, monkeypatch):
     monkeypatch.chdir(place)
     monkeypatch.syspath_prepend(str(place))
     monkeypatch.delitem(sys.modules, "my_nets", raising=False)
+    monkeypatch.setenv("OFMU_PL_OWN", "my_nets")  # as a command finds
     weights = place / "weights.pth"
     if not weights.exists():
         _train(place, weights)

@@ -17,7 +17,7 @@ def test_configs_lists_every_file_with_its_first_sentence(capsys, monkeypatch):
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert set(lines) == {p.relative_to(ROOT / "configs").as_posix() for p in (ROOT / "configs").rglob("*.yaml")}
     assert lines["authors.yaml"].startswith("OFMU on the generated Authors corpus")
-    assert lines["methods/wga.yaml"] == "Weighted gradient ascent (Wang et al. 2025); open-unlearning's values"
+    assert lines["methods/wga.yaml"] == "Weighted gradient ascent (Wang et al. 2025): ascent that weights each token"
 
 
 @pytest.mark.parametrize("word", ["--config={}", "--config {}"])
