@@ -63,6 +63,12 @@ def check_writers(config: Namespace) -> None:
     parts = [("callbacks", part) for part in several] + [("profiler", trainer["profiler"])]
     given = [("checkpoint", config["checkpoint"])]
     given += [(f"trainer.{name}", part.get("init_args") or {}) for name, part in parts if isinstance(part, Namespace)]
+    for part in several:
+        name = str(part.get("class_path")).rpartition(".")[2]
+        if name in ("LearningRateFinder", "BatchSizeFinder"):
+            raise UserError(
+                f"trainer.callbacks {name} does nothing here, where methods step by themselves: leave it out."
+            )
     for option, writer in given:
         if writer.get("exclude_batches_path") is not None:
             raise UserError(f"{option}.exclude_batches_path takes a file out of the run's folder: leave it out.")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import texts_in
-from ofmu_pl.support.trust import OWN, PACKAGES, TRUSTED, lies_here, modules_in
+from ofmu_pl.support.trust import OWN, PACKAGES, TRUSTED, lies_in, modules_in
 from ofmu_pl.support.yaml_files import LARGEST_YAML, read_yaml
 
 TRUST = "--trust"
@@ -43,7 +43,7 @@ def _of_the_working_folder(words: Sequence[str]) -> list[str]:
     names = {path.stem for path in here.glob("*.py")} | {path.parent.name for path in here.glob("*/__init__.py")}
     names -= {"__main__", *(package.split(".")[0] for package in PACKAGES)}
     names -= {os.path.relpath(path).split(os.sep)[0] for path in _named(words)}
-    return [name for name in sorted(names) if lies_here(name) and not (here / name).is_symlink()]
+    return [name for name in sorted(names) if lies_in(here, name) and not (here / name).is_symlink()]
 
 
 def _named(words: Sequence[str]) -> Iterator[str]:

@@ -47,7 +47,7 @@ def add_adapters(model: PreTrainedModel, fields: dict[str, Any]) -> PreTrainedMo
         with within("Making the adapters of model.network.lora", more=each * len([*model.modules()])):
             config = LoraConfig(**{"task_type": "CAUSAL_LM", "target_modules": "all-linear", **own})
             adapted = get_peft_model(model, config)
-    except (TypeError, ValueError, re.error) as error:
+    except (TypeError, ValueError, ImportError, re.error) as error:
         raise UserError(
             f"The adapters cannot be made ({reason(error)}): set model.network.lora to fields of peft's LoraConfig, "
             "with target_modules that the network has (or 'all-linear')."

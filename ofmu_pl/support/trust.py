@@ -35,6 +35,7 @@ def restrict_imports() -> None:
         import_path_allowlist=[*PACKAGES, *modules_in(OWN), *modules_in(TRUSTED)],
         instantiate_subclass_spec_in_any=False,
     )
+    _GUARD.here = Path.cwd()
     if _GUARD not in sys.meta_path:
         sys.meta_path.insert(0, _GUARD)
 
@@ -52,7 +53,13 @@ def libraries_alone() -> Iterator[None]:
 
 
 class _Guard:
-    """Finds no module, but refuses those that Python would import from the working folder and nobody trusts."""
+    """Finds no module, but refuses those that Python would import from the working folder and nobody trusts.
+
+    Attributes:
+        here: That folder; parsers go to the folder of a configuration while they read it.
+    """
+
+    here = Path()
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
         """Refuse a module of the working folder that is not own, and what has no ``__init__.py`` in one that is.
@@ -65,16 +72,16 @@ class _Guard:
             return
         spec = PathFinder.find_spec(name, path) if path is None or top in modules_in(OWN) else None
         bare = spec is not None and spec.origin is None
-        if spec is not None and (bare if top in modules_in(OWN) else path is None and lies_here(name)):
+        if spec is not None and (bare if top in modules_in(OWN) else path is None and lies_in(self.here, name)):
             raise ModuleNotFoundError(f"No module named '{name}' but in the working folder, which no --trust names")
 
 
 _GUARD = _Guard()
 
 
-def lies_here(name: str) -> bool:
-    """Whether Python would import a top-level name from the working folder, not a module of that name elsewhere."""
+def lies_in(here: Path, name: str) -> bool:
+    """Whether Python would import a top-level name from a folder, not a module of that name elsewhere."""
     spec = PathFinder.find_spec(name) if name.isidentifier() else None
     places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or [])]
-    inside = Path.cwd() / name
+    inside = here / name
     return any(place and Path(place) in (inside, inside / "__init__.py", inside.with_suffix(".py")) for place in places)

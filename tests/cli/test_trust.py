@@ -316,8 +316,26 @@ def test_no_folder_stands_for_a_library_that_is_not_installed(tmp_path, monkeypa
     (tmp_path / name / "c.yaml").touch()
     without_trust([f"{name}/c.yaml"])
     restrict_imports()
+    monkeypatch.chdir(tmp_path / name)  # as parsers do while they read a file
     with pytest.raises(ModuleNotFoundError, match="working folder"):
         importlib.import_module(f"{name}.evil")
+    assert not mark.exists()
+
+
+def test_a_logger_of_a_configuration_runs_no_folder_of_its_name(tmp_path, monkeypatch, mark):
+    """jsonargparse imports what a class imports for its types alone."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    if importlib.machinery.PathFinder.find_spec("wandb", [p for p in sys.path if p != str(tmp_path)]):
+        pytest.skip("wandb is installed")
+    monkeypatch.delitem(sys.modules, "wandb", raising=False)
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / "wandb/__init__.py").write_text(EVIL.format(mark=str(mark)))
+    text = TINY.format(method="OFMU", extra="beta: 0", steps=1)
+    logger = "trainer: {logger: {class_path: lightning.pytorch.loggers.WandbLogger}, "
+    (tmp_path / "wandb/c.yaml").write_text(text.replace("trainer: {", logger))
+    with pytest.raises(SystemExit):
+        main(["fit", "--config", "wandb/c.yaml"])
     assert not mark.exists()
 
 

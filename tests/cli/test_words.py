@@ -151,6 +151,8 @@ SGD, ONE_CYCLE = "torch.optim.SGD", "torch.optim.lr_scheduler.OneCycleLR"
             "checkpoint.filename",
         ),
         ("--checkpoint.filename {step!r:/>9}", "checkpoint.filename"),
+        ("--trainer.callbacks+=LearningRateFinder", "LearningRateFinder"),
+        ("--trainer.callbacks+=BatchSizeFinder", "BatchSizeFinder"),
         ("--checkpoint.filename {step].abs.__doc__[34]}", "checkpoint.filename"),
         ("--checkpoint.filename {step:0900000000d}", "checkpoint.filename"),
         ("--checkpoint.filename {step:{L_r}}", "checkpoint.filename"),
