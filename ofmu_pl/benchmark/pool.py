@@ -105,7 +105,7 @@ class Pool:
             raise UserError(f"workers is {workers}: set it to 1 or more.")
         self.workers, self.live = workers, live
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([preload, "torch.utils.tensorboard"])
+        self._context.set_forkserver_preload(["ofmu_pl.support.guarded", preload, "torch.utils.tensorboard"])
 
     def run(self, jobs: list[Job], ended: Ended) -> None:
         """Do all jobs that have not finished before, nor failed for good.

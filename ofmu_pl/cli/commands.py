@@ -54,9 +54,12 @@ def _run(words: list[str]) -> None:
     else:
         if DRY_RUN in options:
             os.environ["HF_HUB_OFFLINE"] = "1"  # before the hub's packages are imported, which read it then
+        from ofmu_pl.cli.trust import without_trust
+
+        options = without_trust(options)  # before libraries are imported, which look for others in the working folder
         from ofmu_pl.cli.configured import configured
 
-        configured(command, options, COMMANDS[command], of_user=True)
+        configured(command, options, COMMANDS[command])
 
 
 def _general(word: str) -> NoReturn:

@@ -15,7 +15,6 @@ from ofmu_pl.cli.errors import refused
 from ofmu_pl.cli.parser import Parser, check_files
 from ofmu_pl.cli.rehearsed import DryRunCLI, PlanCLI
 from ofmu_pl.cli.sentences import one_sentence
-from ofmu_pl.cli.trust import without_trust
 from ofmu_pl.cli.words import DRY_RUN, fail
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.modules.base import UnlearningModule
@@ -23,28 +22,22 @@ from ofmu_pl.requests.command import in_turn
 from ofmu_pl.support.classes import check_classes, import_all
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.shipped import located
-from ofmu_pl.support.trust import restrict_imports
 from ofmu_pl.training.noise import ignore_noise, said_again
 
 MANY_RUNS: dict[str, Callable[..., Path]] = {"benchmark": benchmark, "requests": in_turn}
 """Commands that make runs of ``fit``."""
 
 
-def configured(command: str, words: list[str], description: str, of_user: bool) -> None:
-    """Run a command that takes a configuration: its name, the words after it, and what its help says.
-
-    Only a line ``of_user`` says what is trusted.
-    """
+def configured(command: str, words: list[str], description: str) -> None:
+    """Run a command that takes a configuration: its name, the words after it, and what its help says."""
     ignore_noise()
     threading.excepthook = said_again
     disable_progress_bar()  # of files that transformers reads and writes
     try:
         words = [_with_file(word) for word in words]
         check_files(words)
-        words = without_trust(words) if of_user else words
     except UserError as error:
         fail(str(error), 2)
-    restrict_imports()
     try:
         if command in MANY_RUNS:
             _many(command, words, description)
@@ -66,7 +59,7 @@ def fit(words: list[str]) -> None:
     """A run of ``fit`` (or ``attack``) in a process of its own, as the command line does it; files gave its words."""
     command, *options = words
     with one_sentence(words):
-        configured(command, options, "", of_user=False)
+        configured(command, options, "")
 
 
 def _many(command: str, words: list[str], description: str) -> None:

@@ -10,6 +10,7 @@ from io import TextIOWrapper
 
 from ofmu_pl.cli.words import fail
 from ofmu_pl.support.errors import DivergedError, UserError, memory_is_full
+from ofmu_pl.support.trust import UntrustedError
 from ofmu_pl.training.interrupts import ADVICE, orderly
 from ofmu_pl.training.noise import as_sentence
 
@@ -42,6 +43,11 @@ def one_sentence(words: list[str]) -> Iterator[None]:
     except (UserError, DivergedError) as error:
         fail(str(error))
     except (MemoryError, RuntimeError, ImportError) as error:
+        met: BaseException | None = error
+        while met is not None and not isinstance(met, UntrustedError):
+            met = met.__cause__ or met.__context__
+        if met is not None:
+            fail(f"{met}.")
         if not memory_is_full(error):
             raise
         fail("This machine's memory is full: take a smaller network or batch, or end what else runs here.")

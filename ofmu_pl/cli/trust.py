@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from ofmu_pl.cli.words import fail
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import texts_in
-from ofmu_pl.support.trust import OWN, PACKAGES, TRUSTED, lies_in, modules_in
+from ofmu_pl.support.trust import OWN, PACKAGES, TRUSTED, lies_in, modules_in, restrict_imports
 from ofmu_pl.support.yaml_files import LARGEST_YAML, read_yaml
 
 TRUST = "--trust"
@@ -26,10 +28,11 @@ def without_trust(words: list[str]) -> list[str]:
             continue
         module = module or next(rest, "")
         if not all(part.isidentifier() for part in module.split(".")):
-            raise UserError(f"{TRUST} takes a module, such as {TRUST} my_package.datasets, not '{module}'.")
+            fail(f"{TRUST} takes a module, such as {TRUST} my_package.datasets, not '{module}'.", 2)
         trusted.append(module)
     os.environ[TRUSTED] = " ".join([*modules_in(TRUSTED), *trusted])
     os.environ[OWN] = " ".join(_of_the_working_folder(left))
+    restrict_imports()
     return left
 
 
@@ -59,4 +62,5 @@ def _named(words: Sequence[str]) -> Iterator[str]:
             known.add(path)
             yield from (os.path.abspath(path), os.path.realpath(path))
             if path.endswith((".yaml", ".yml", ".json")) and os.path.isfile(path):
-                waiting += texts_in(read_yaml(Path(path), LARGEST_YAML))
+                with suppress(OSError, UserError):  # said where it is read for its options
+                    waiting += texts_in(read_yaml(Path(path), LARGEST_YAML))

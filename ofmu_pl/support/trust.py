@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -36,6 +37,7 @@ def restrict_imports() -> None:
         instantiate_subclass_spec_in_any=False,
     )
     _GUARD.here = Path.cwd()
+    lies_in.cache_clear()
     if _GUARD not in sys.meta_path:
         sys.meta_path.insert(0, _GUARD)
 
@@ -52,8 +54,12 @@ def libraries_alone() -> Iterator[None]:
         set_parsing_settings(import_path_allowlist=own.split())
 
 
+class UntrustedError(ModuleNotFoundError):
+    """Something asks for a module of the working folder that is not the user's own, and that no line trusts."""
+
+
 class _Guard:
-    """Finds no module, but refuses those that Python would import from the working folder and nobody trusts.
+    """Finds no module, but refuses code that Python would import from the working folder and nobody trusts.
 
     Attributes:
         here: That folder; parsers go to the folder of a configuration while they read it.
@@ -62,26 +68,32 @@ class _Guard:
     here = Path()
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
-        """Refuse a module of the working folder that is not own, and what has no ``__init__.py`` in one that is.
+        """Refuse code of the working folder that is not own, and in own packages what has no ``__init__.py``.
+
+        An empty folder of a library's name, such as trackers leave, may be looked for: it has no code.
 
         Raises:
-            ModuleNotFoundError: Such a module is asked for.
+            UntrustedError: Such a module is asked for.
         """
         top = name.partition(".")[0]
-        if top in {module.partition(".")[0] for module in modules_in(TRUSTED)}:
+        if not lies_in(self.here, top) or top in {module.partition(".")[0] for module in modules_in(TRUSTED)}:
             return
-        spec = PathFinder.find_spec(name, path) if path is None or top in modules_in(OWN) else None
-        bare = spec is not None and spec.origin is None
-        if spec is not None and (bare if top in modules_in(OWN) else path is None and lies_in(self.here, name)):
-            raise ModuleNotFoundError(f"No module named '{name}' but in the working folder, which no --trust names")
+        spec = PathFinder.find_spec(name, path)
+        own, bare = top in modules_in(OWN), spec is not None and spec.origin is None
+        if spec is not None and (bare if own else path is not None or not bare):
+            raise UntrustedError(
+                f"'{name}' lies in the working folder, and the line does not trust it: rename '{top}' there, or, only "
+                f"if you know it to be safe, add --trust {name}"
+            )
 
 
 _GUARD = _Guard()
 
 
+@lru_cache(maxsize=4096)
 def lies_in(here: Path, name: str) -> bool:
     """Whether Python would import a top-level name from a folder, not a module of that name elsewhere."""
-    spec = PathFinder.find_spec(name) if name.isidentifier() else None
+    spec = PathFinder.find_spec(name) if name.isidentifier() and name != "ofmu_pl" else None
     places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or [])]
     inside = here / name
     return any(place and Path(place) in (inside, inside / "__init__.py", inside.with_suffix(".py")) for place in places)

@@ -123,7 +123,7 @@ def test_trusted_modules_and_those_of_the_working_folder_may_be_named(tmp_path, 
     assert not allowed("elsewhere_rows.Rows")
     assert without_trust(["a", "--trust", "elsewhere_rows", "--b"]) == ["a", "--b"]
     assert allowed("elsewhere_rows.Rows")
-    with pytest.raises(UserError, match="--trust takes a module"):
+    with pytest.raises(SystemExit):
         without_trust(["--trust"])
 
 

@@ -236,7 +236,7 @@ def test_a_class_in_an_option_is_passed_on_as_it_is_written(command, monkeypatch
         found.update(options)
 
     monkeypatch.setitem(MANY_RUNS, command, record)
-    configured(command, ["--config", str(tmp_path / "asked.yaml")], "", of_user=True)
+    configured(command, ["--config", str(tmp_path / "asked.yaml")], "")
     options = (found if command == "requests" else vars(found["experiments"]["e"]))["methods"]["ofmu"].options
     assert options == methods["ofmu"]["options"]
 
