@@ -93,7 +93,8 @@ _GUARD = _Guard()
 @lru_cache(maxsize=4096)
 def lies_in(here: Path, name: str) -> bool:
     """Whether Python would import a top-level name from a folder, not a module of that name elsewhere."""
-    spec = PathFinder.find_spec(name) if name.isidentifier() and name != "ofmu_pl" else None
+    loaded = getattr(sys.modules.get(name), "__spec__", None)
+    spec = loaded or PathFinder.find_spec(name) if name.isidentifier() and name != "ofmu_pl" else None
     places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or [])]
     inside = here / name
     return any(place and Path(place) in (inside, inside / "__init__.py", inside.with_suffix(".py")) for place in places)

@@ -4,6 +4,7 @@ Each payload would leave the file ``mark``; where it is not obvious, a test firs
 """
 
 import json
+import os
 import pickle
 import shutil
 import threading
@@ -120,6 +121,7 @@ def test_trusted_modules_and_those_of_the_working_folder_may_be_named(tmp_path, 
     assert allowed("mine_rows.Rows")
     assert allowed("torchvision.datasets.ImageFolder")
     assert not allowed("os.system")
+    assert "os" not in os.environ["OFMU_PL_OWN"].split()
     assert not allowed("elsewhere_rows.Rows")
     assert without_trust(["a", "--trust", "elsewhere_rows", "--b"]) == ["a", "--b"]
     assert allowed("elsewhere_rows.Rows")
