@@ -194,6 +194,15 @@ class UnlearningModule(pl.LightningModule, ABC):
         """What to try after a divergence."""
         return "lower the learning rate or set model.gradient_clip"
 
+    works_by_data: bool = False
+    """Whether the work of an iteration, if it takes any, follows the size of the data."""
+
+    def before_rehearsal(self) -> None:
+        """Take made-up values for what is read of the target before the run: a rehearsal has no weights."""
+
+    def skip_to_late(self) -> None:
+        """Stand where every part of an iteration is in use, for a rehearsal of it."""
+
     # What it can do ------------------------------------------------------------------------------------------------
 
     def outer_step(self, batch: dict[str, list[Batch]], number: int) -> dict[str, float]:

@@ -310,6 +310,11 @@ class OFMU(UnlearningModule):
         goal = self.lower.goal
         return self.rates is not None and goal is not None and not goal.path.kept
 
+    def skip_to_late(self) -> None:
+        """Stand at the end of the goal's path, if there is one: the path says when parts begin."""
+        if self.lower.goal is not None:
+            self.lower.goal.path.skip()
+
     def step_arguments(self, scalars: dict[str, float]) -> dict[str, float]:
         """With ``rates: auto`` how far the retain loss is above its goal."""
         return {"gap": scalars["retain_rise"]} if self.rates else {}

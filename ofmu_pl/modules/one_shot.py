@@ -19,6 +19,7 @@ class OneShot(UnlearningModule):
 
     streams = ("forget",)  # the batch is not used; the method reads whole splits
     remedy = BROKEN_MODEL
+    works_by_data = True
 
     def __init__(self, network: Network) -> None:
         super().__init__(network, optimizer=lambda p: torch.optim.SGD(p, lr=1.0), gradient_clip=None)

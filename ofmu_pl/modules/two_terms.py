@@ -198,6 +198,11 @@ class TwoTerms(UnlearningModule):
         with self.frozen() as reference:
             return self.recipe.logits(reference, part)[0]
 
+    def before_rehearsal(self) -> None:
+        """Zeros for the losses of rows under the target, which are kept on disk."""
+        for stream in self.per_item_reference:
+            self.reference_nll[stream] = torch.zeros(len(self.run.data.splits[stream]))
+
     def on_train_start(self) -> None:
         """Make the frozen copy and score the answers where they are needed, once; checkpoints keep the scores."""
         if self.frozen_passes and not self.recipe.starts_from_base:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import lightning.pytorch as pl
-import torch
 from lightning.pytorch.plugins.environments import LightningEnvironment
 from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
 from torch import nn
@@ -25,9 +24,6 @@ from ofmu_pl.evaluation.prompts import Detail, continue_prompts, read_prompts, s
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.goal import EVERY
-from ofmu_pl.modules.ofmu import OFMU
-from ofmu_pl.modules.one_shot import OneShot
-from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.adapters import is_adapted, merged, plain_tensors
 from ofmu_pl.networks.base import Batch, evaluating
 from ofmu_pl.planning.course import Course
@@ -154,9 +150,7 @@ class Rehearsal(pl.Callback):
         self.course.tell(f"{type(recipe).__name__}: {count(every)} parameters, {count(trained)} trained")
         self.course.begin("method", _name(module))
         module.run.checks_itself = False  # numbers are made up
-        if isinstance(module, TwoTerms):  # losses of rows under the target, which are kept on disk
-            for stream in module.per_item_reference:
-                module.reference_nll[stream] = torch.zeros(len(self.data.splits[stream]))
+        module.before_rehearsal()
         ledger.live["parameters"] -= quantized(recipe, network) / (module.run.ranks.size if sharded else 1)
         self.needs = replace(self.needs, host=host(recipe, network, ledger.live["parameters"], sharded))
         for optimizer in module.run.optimizers:
@@ -201,8 +195,7 @@ class Rehearsal(pl.Callback):
         module = self.module
         number = module.period * math.ceil(max(module.run.steps, 0) / module.period) + 1
         before = module.gradient_evaluations
-        if isinstance(module, OFMU) and module.lower.goal is not None:  # whose path says when parts begin
-            module.lower.goal.path.skip()
+        module.skip_to_late()
         self.weightless.compute(True)
         module.outer_step(batch, number)
         self.weightless.compute(False)  # from here on only to count the work
@@ -218,7 +211,7 @@ class Rehearsal(pl.Callback):
         before = module.gradient_evaluations
         module.reached(EVERY)
         looks = (module.gradient_evaluations - before) / EVERY
-        return None if isinstance(module, OneShot) and work else work + looks
+        return None if module.works_by_data and work else work + looks
 
     def _checkpoint(self, trainer: pl.Trainer) -> None:
         """Collect what a checkpoint holds."""
