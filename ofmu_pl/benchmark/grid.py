@@ -46,9 +46,9 @@ class Cell:
         return [*words, "--trainer.enable_progress_bar=false"]
 
     def _word(self, value: Value, root: Path) -> str:
-        made = self.needs.get(value.removeprefix(HANDLE)) if isinstance(value, str) else None
-        if made is not None:
-            return str(model_folder(root, made))
+        for key, made in self.needs.items():  # any other text is the user's own
+            if value == HANDLE + key:
+                return str(model_folder(root, made))
         value = expanded(value)
         return value if isinstance(value, str) else json.dumps(value)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ofmu_pl.benchmark.grid import Grid
+from ofmu_pl.benchmark.grid import Cell, Grid
 from ofmu_pl.benchmark.specs import Planned, Prepare, SearchedMethod, check
 from ofmu_pl.support.errors import UserError
 
@@ -167,3 +167,13 @@ def test_settings_are_searched_where_the_experiment_says():
 def test_bad_experiments_are_refused(changes, token):
     with pytest.raises(UserError, match=re.escape(token)):
         check({"first": experiment(), "text": experiment(**changes)}, Path("logs/b"))
+
+
+@pytest.mark.parametrize("value", ["{key}", "prepared:other", "prepared:../../x", "x prepared:{key}"])
+def test_only_the_handle_of_a_prepared_run_stands_for_its_model(value, tmp_path):
+    made = Cell("prepared/e/target", (), {}, {})
+    text = value.format(key=made.key)
+    (word,) = Cell("e/all/m", (), {"data.data": text}, {made.key: made}).words(tmp_path)[1:2]
+    assert word == f"--data.data={text}"
+    (word,) = Cell("e/all/m", (), {"data.data": f"prepared:{made.key}"}, {made.key: made}).words(tmp_path)[1:2]
+    assert word == f"--data.data={tmp_path}/prepared/e/target/latest/hf"
