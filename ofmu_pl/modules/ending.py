@@ -13,15 +13,12 @@ from ofmu_pl.data.guessable import kinds_in
 from ofmu_pl.losses import log_odds
 from ofmu_pl.modules.goal import EVERY, rise_of
 from ofmu_pl.modules.likeness import Likeness
+from ofmu_pl.modules.path import HARM_NATS, KEPT_NATS
 from ofmu_pl.modules.reader import RowReader, Rows, means
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.training.run import Run
 
-KEPT = 0.03
-"""Mean rise of retain losses, in nats, at which they count as kept, as on a goal's path."""
-HARM = 0.3
-"""Largest mean rise of retain losses, in nats, of weights that are kept as the best, where none is given."""
 AREAS = ("goal/auc", "goal/facts_auc")
 """Names of what tells forget from held-out rows: 1 before the first step, 0.5 at the goal, less beyond."""
 
@@ -81,7 +78,7 @@ class Watch:
         # Between two looks a fast method may go past held-out rows, where there is nothing left to wait for.
         past = [seen[name] < 0.5 for name in AREAS if name in seen]
         beyond = seen["goal/left"] < 0 if "goal/left" in seen else all(past)
-        return (alike or beyond) and harm <= KEPT, {"goal/harm": harm, **seen}
+        return (alike or beyond) and harm <= KEPT_NATS, {"goal/harm": harm, **seen}
 
     def _still_to_rise(self, losses: Rows, rows: Sequence[int]) -> float:
         """What forget rows still have to rise to held-out rows' mean loss, in log-odds."""
@@ -183,7 +180,7 @@ class Ending:
             self.best = (bool(self.best[0]), float(self.best[1]))
 
     def _keep(self, method: Watched, number: int, harm: float, seen: dict[str, float]) -> None:
-        bound = HARM if self.max_harm is None else self.max_harm
+        bound = HARM_NATS if self.max_harm is None else self.max_harm
         far = [abs(seen[name] - 0.5) for name in AREAS if name in seen]
         away = abs(seen["goal/left"]) if "goal/left" in seen else max(far, default=float("inf"))
         found = (harm > bound, harm if harm > bound else away)

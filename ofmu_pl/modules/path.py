@@ -6,6 +6,10 @@ harm <- harm + 0.2 (rise - harm)                                                
 
 import math
 
+HARM_NATS = 0.3
+"""Rise of retain losses that is too much: a path waits, and no such weights are kept as the best."""
+KEPT_NATS = 0.03
+"""Mean rise of retain losses at which they count as kept: 97 % of the probability."""
 LAG = 0.2
 """Weight of a batch in the running mean of harm."""
 
@@ -16,14 +20,16 @@ class Path:
     Args:
         length_iterations: Outer iterations that the path takes if it never waits.
         wait_above_nats: Rise of a retain batch's loss from which the path waits.
-        kept_below_nats: Mean rise of retain losses at which they count as kept (.03: 97 % of the probability).
+        kept_below_nats: Mean rise of retain losses at which they count as kept.
 
     Attributes:
         way: Iterations that the path has gone.
         harm: Running mean of the rise of retain losses, in nats.
     """
 
-    def __init__(self, length_iterations: float, wait_above_nats: float = 0.3, kept_below_nats: float = 0.03) -> None:
+    def __init__(
+        self, length_iterations: float, wait_above_nats: float = HARM_NATS, kept_below_nats: float = KEPT_NATS
+    ) -> None:
         self.length, self.wait_above_nats, self.kept_below_nats = length_iterations, wait_above_nats, kept_below_nats
         self.way, self.harm = 0, 0.0
 
