@@ -144,7 +144,7 @@ def check(experiments: dict[str, Planned], folder: Path) -> None:
         check_own(of_runs, e.seeded, f"'{name}'")
         prepares = [*e.prepare.values()]
         expanded([*of_runs, *(p.options for p in prepares)])
-        searched = [choice for m in e.methods.values() for choice in m.candidates]
+        searched = chain.from_iterable(m.candidates for m in e.methods.values())
         check_keys(chain(e.seeded, e.search_options, (p.gives for p in prepares)))
         check_keys(chain.from_iterable([*of_runs, *searched, *(p.options for p in prepares)]))
         if files(e.attacks) and any("export.folder" in o and o["export.folder"] is None for o in of_runs):

@@ -1,6 +1,7 @@
 """Loads trained language models from a folder or the hub, whole and in float32, or says why it refuses them."""
 
 import re
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -178,7 +179,8 @@ def _seconds(folder: Path) -> float:
         folders.append(Path(str(read_json(adapters).get("base_model_name_or_path"))))
     if not all(map(Path.is_dir, folders)):
         return DAY
-    return sum(path.stat().st_size for place in folders for path in place.glob("*.safetensors")) / SLOWEST
+    weights = chain.from_iterable(place.glob("*.safetensors") for place in folders)
+    return sum(path.stat().st_size for path in weights) / SLOWEST
 
 
 def _check_index(path: Path) -> None:

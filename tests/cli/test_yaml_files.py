@@ -52,8 +52,6 @@ HOSTILE = {
 @pytest.mark.parametrize("how", HOSTILE)
 @pytest.mark.parametrize("command", ["fit", "benchmark", "attack", "purge"])
 def test_a_file_that_would_hold_a_command_up_is_refused(how, command, tmp_path, capsys):
-    if how == "letters" and command == "fit":
-        pytest.skip("tests/cli/test_words.py has it")
     run = tmp_path / "run"
     run.mkdir()
     HOSTILE[how](run / "config.yaml")
