@@ -31,6 +31,18 @@ from .evaluation.validation import ValidationRows as ValidationRows
 from .metrics import *
 from .modules import *
 from .modules.base import UnlearningModule as UnlearningModule
+from .modules.lower_level import BoundedLoss as BoundedLoss
+from .modules.lower_level import HeldOutLevels as HeldOutLevels
+from .modules.lower_level import LowerLevel as LowerLevel
+from .modules.steppers import AdamSteps as AdamSteps
+from .modules.steppers import PathSteps as PathSteps
+from .modules.steppers import PlainSteps as PlainSteps
+from .modules.steppers import SharedSteps as SharedSteps
+from .modules.steppers import Stepper as Stepper
+from .modules.upper_level import FlatteningStep as FlatteningStep
+from .modules.upper_level import NoPenalty as NoPenalty
+from .modules.upper_level import PrintedPenalty as PrintedPenalty
+from .modules.upper_level import UpperLevel as UpperLevel
 from .networks import *
 from .networks.base import Network as Network
 from .support.errors import DivergedError as DivergedError

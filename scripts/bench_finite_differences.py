@@ -26,8 +26,8 @@ from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.steps import settle
 from ofmu_pl.data import TOFU
 from ofmu_pl.losses import ceiling
-from ofmu_pl.modules.ascent import INNER_BETAS
 from ofmu_pl.modules.scrutiny import SETTLED_SAMPLES
+from ofmu_pl.modules.steppers import INNER_BETAS
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.files import read_json, write_json
 

@@ -28,7 +28,7 @@ import ofmu_pl
 
 folder = Path(tempfile.mkdtemp())
 small = "--original.epochs 3 --trainer.max_steps 8 --evaluation.attack_samples 100"
-exact = "--model.engine autograd --model.higher_order_every 1"
+exact = "--model.engine autograd --model.upper.every 1"
 environment = os.environ | {
     "PYTHONPATH": str(Path(ofmu_pl.__file__).parents[1]),
     "OFMU_CACHE": str(folder / "cache"),  # the target is trained once

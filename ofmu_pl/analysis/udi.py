@@ -52,7 +52,7 @@ def unlearning_difficulty(norms: np.ndarray, similarities: np.ndarray, losses: n
         similarities: Cosines of these gradients with that of the retain loss, (N,).
         losses: Losses of the samples, (N,), nats.
         threshold: Loss at which a sample counts as forgotten, nats; ``ln V``, a blind guess, is what this library's
-            ``forget_ceiling: uniform`` takes.
+            ``lower.bound: uniform`` takes.
 
     >>> norms, similarities, losses = np.array([2.0, 1.0]), np.array([0.5, -1.0]), np.array([1.0, 9.0])
     >>> unlearning_difficulty(norms, similarities, losses, threshold=3.0).value.tolist()

@@ -24,6 +24,10 @@ from ofmu_pl.cli.words import nearest, unrecognized
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.modules.lower_level import LowerLevel
+from ofmu_pl.modules.moved import now_called
+from ofmu_pl.modules.steppers import Stepper
+from ofmu_pl.modules.upper_level import UpperLevel
 from ofmu_pl.networks.base import Network
 from ofmu_pl.support.errors import UserError, memory_is_full
 from ofmu_pl.support.extras import missing
@@ -34,6 +38,9 @@ BASES: dict[str, tuple[ModuleType, type]] = {
     "network": (ofmu_pl, Network),
     "data": (ofmu_pl, PairedDataModule),
     "evaluation": (ofmu_pl, Evaluation),
+    "lower": (ofmu_pl, LowerLevel),
+    "stepper": (ofmu_pl, Stepper),
+    "upper": (ofmu_pl, UpperLevel),
     "optimizer": (torch.optim, Optimizer),
     "scheduler": (torch.optim.lr_scheduler, LRScheduler),
 }
@@ -120,7 +127,8 @@ def _reason(key: str, owner: str, text: str, kinds: str, options: list[str]) -> 
         option = found[1].replace("init_args.", "")
         whole = f"{key}.{option}" if key else option
         what = f"{owner} has no option {whole}" if owner and key else f"There is no option {whole}"
-        return what + nearest(whole if key else whole.partition(".")[0], options)
+        moved = now_called(option) if owner == "OFMU" else None
+        return what + (moved or nearest(whole if key else whole.partition(".")[0], options))
     if found := re.search("following arguments are required: (.*)", text):
         return _lacks(key, owner, found[1], options)
     if found := re.search("import path string: (.*)|Import path (.*) does not correspond|but (.*) is abstract", text):

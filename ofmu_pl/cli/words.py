@@ -33,7 +33,7 @@ def unrecognized(message: str, options: Iterable[str]) -> str | None:
 def nearest(word: str, options: Iterable[str]) -> str:
     """The end of a sentence that names the option nearest to a word that is none; empty: there is none near.
 
-    >>> nearest("model.learning_rate", ["model.rates", "model.optimizer"]), nearest("model.bet", ["model.beta"])
+    >>> nearest("model.learning_rate", ["model.stepper", "model.optimizer"]), nearest("model.bet", ["model.beta"])
     (': did you mean model.optimizer.lr?', ': did you mean model.beta?')
     """
     section, _, name = word.rpartition(".")

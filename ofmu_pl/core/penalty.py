@@ -27,8 +27,9 @@ class Penalty:
     def __init__(self, rho_0: float = 0.3, gamma: float = 1.5, cap: float | None = None) -> None:
         if rho_0 < 0 or gamma < 1 or (cap is not None and cap < rho_0):
             raise UserError(
-                f"The penalty schedule model.rho_0 {rho_0}, model.gamma {gamma}, model.safeguards.rho_max {cap} is out "
-                "of range: set rho_0 to 0 or more, gamma to 1 or more and rho_max to at least rho_0 (or null)."
+                f"The penalty schedule model.upper.rho_0 {rho_0}, model.upper.gamma {gamma}, model.safeguards.rho_max "
+                f"{cap} is out of range: set rho_0 to 0 or more, gamma to 1 or more and rho_max to at least rho_0 (or "
+                "null)."
             )
         self.rho, self.gamma, self.cap = rho_0, gamma, cap
 

@@ -9,7 +9,8 @@ All of them take the arguments of ``outer_iteration``. L_f of the ascent may be 
 slope the penalty lowers, is plain. The ``step`` takes the ascent steps; ``None``: plain ones of ``eta_in``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ofmu_pl.core.algorithm import OuterIteration
 from ofmu_pl.core.derivatives import Engine, Loss
@@ -70,3 +71,24 @@ def first_order_from_start(
     g_r = engine.expand(pairs[-1][1], order=1)
     ascent = ascend(engine, pairs[:-1], eta_in, 0.0, safeguards, step)
     return OuterIteration(g_r.gradient, g_r.value, ascent, None)
+
+
+class Loops(NamedTuple):
+    """The order of the two loops.
+
+    Attributes:
+        first_order: An iteration of first order.
+        second_order: An iteration with similarity and penalty.
+        ends_at_gradient: Whether the outer gradient is the last pass, so that the ascents come before it.
+    """
+
+    first_order: Callable[[Engine, Pairs, float, Safeguards, Step | None], OuterIteration]
+    second_order: Callable[[Engine, Pairs, float, float, float, Safeguards, Step | None], OuterIteration]
+    ends_at_gradient: bool
+
+
+LOOPS = {
+    "end": Loops(first_order_iteration, guarded_iteration, ends_at_gradient=True),
+    "start": Loops(first_order_from_start, iteration_from_start, ends_at_gradient=False),
+}
+"""By where the outer gradient is taken: at the ascents' end (theta_in, the paper's) or at their start (theta)."""

@@ -1,6 +1,7 @@
-"""The lower level's loss L_f, which the ascent raises, and what bounds it."""
+"""Parts of OFMU for its lower level: the loss L_f that the ascent raises, and how far."""
 
 import math
+from abc import ABC, abstractmethod
 from typing import Literal
 
 import torch
@@ -12,39 +13,47 @@ from ofmu_pl.losses import ceiling, kl, sample_mean, token_nll
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
 from ofmu_pl.modules.goal import Goal
 from ofmu_pl.modules.guess import Guess
+from ofmu_pl.modules.path import Path
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError, check_range
 
 
-class LowerLevel:
-    """L_f of a forget batch: its bent loss, or how near its tokens are to a goal.
+class LowerLevel(ABC):
+    """What the ascent raises; a part of your own says it in ``values``, the rest is here.
 
     Args:
-        bound: Value at which rows' losses are bent to a constant, in nats; ``uniform``: the loss of a guess;
-            ``holdout``: each token's loss rises to a held-out token's, and is left there (``modules.goal``); ``None``:
-            none.
-        ngram_weight: How much of ``KL(q || p)`` of each token of an answer is taken off, where q is what someone would
-            answer who knows the retain rows alone (``modules.guess``).
-        seeks_goal: Whether tokens are to end at held-out tokens' losses; unless ``bound`` is ``holdout``, tokens beyond
-            are called back.
+        ngram_weight: Weight of ``KL(q || p)``, the mean over an answer's tokens, which is taken off: q is what someone
+            would answer who knows the retain rows alone, by an n-gram model of these (``modules.guess``). It needs
+            held-out rows; 0: no pull.
 
     Attributes:
-        level: The bound in nats.
-        goal: Where forget tokens are to end, once the run has begun; ``None``: nowhere.
         guess: The n-gram model's guesses, once the run has begun; ``None``: there is no pull towards it.
     """
 
-    def __init__(
-        self, bound: float | Literal["uniform", "holdout"] | None, ngram_weight: float, *, seeks_goal: bool
-    ) -> None:
-        self.level = None if isinstance(bound, str) else bound
-        check_range(0, above=True, forget_ceiling=self.level)
+    seeks_goal: bool = False
+    """Whether tokens are to end at the losses of held-out tokens."""
+    goal: Goal | None = None
+    """Where forget tokens are to end, once the run has begun; ``None``: nowhere."""
+
+    def __init__(self, ngram_weight: float = 0.0) -> None:
         check_range(0, ngram_weight=ngram_weight)
-        self.bound, self.ngram_weight = bound, ngram_weight
-        self.seeks_goal = seeks_goal or bound == "holdout"
-        self.goal: Goal | None = None
+        self.ngram_weight = ngram_weight
         self.guess: Guess | None = None
         self._kept: Checkpoint = {}
+
+    @abstractmethod
+    def values(self, nll: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
+        """Values, (b,), whose mean is L_f, of rows ``ids``, (b,), from losses of their tokens ``targets``, (b, S)."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there is an end to what the ascent can raise."""
+        return True
+
+    @property
+    def path(self) -> Path | None:
+        """The way to the goal, once the run has begun, if there is one."""
+        return None if self.goal is None else self.goal.path
 
     def begin(self, method: UnlearningModule, iterations: int) -> None:
         """Measure what the loss needs of the model that is to forget, once.
@@ -54,61 +63,38 @@ class LowerLevel:
             iterations: Outer iterations in all; -1 where no number ends the run.
         """
         self.method = method
-        uniform = method.recipe.uniform_loss(method.trained)
-        if self.bound == "uniform":
-            self.level = uniform
         if self.ngram_weight:
-            self._fit_guess(round(math.exp(uniform)))
-        if self.seeks_goal:
-            self._set_goal(uniform, iterations)
+            self._fit_guess(round(math.exp(method.recipe.uniform_loss(method.trained))))
 
     def loss(self, batch: Batch) -> Loss:
         """L_f of a forget batch, as terms."""
-        if self.goal is not None or self.ngram_weight:
-            return self.method.mean(batch, self._rows)
-        return self.method.loss(batch, lambda losses: ceiling(losses, self.level))
+        return self.method.mean(batch, self._rows)
 
     def reached(self, step: int) -> tuple[bool, dict[str, float]]:
         """Whether rows are where they are to end, and what was seen; no look is due in most iterations."""
-        if self.goal is None:
-            return False, {}
-        with self.method.scoring():
-            reached, seen = self.goal.check(step)
-            if seen and self.method.ending.judges_harm:  # not by a mean that lags
-                seen["goal/harm"] = self.goal.measured_harm()
-        return reached, seen
+        return False, {}
+
+    def measured(self, scalars: dict[str, float], retain: Tensor, loss_r: float) -> dict[str, float]:
+        """What an iteration measured, by the names that the part logs; ``retain`` are the outer step's retain rows."""
+        return scalars
 
     def state_dict(self) -> Checkpoint:
         """What a resumed run cannot measure again."""
-        state: Checkpoint = {} if self.goal is None else {"goal": self.goal.state_dict()}
-        return state if self.guess is None else state | {"temperature": self.guess.temperature}
+        return {} if self.guess is None else {"temperature": self.guess.temperature}
 
     def load_state_dict(self, state: Checkpoint) -> None:
         """Restore what ``state_dict`` gave, before or after ``begin``, which finds the same temperature."""
         self._kept = state
-        if self.goal is not None and "goal" in state:
-            self.goal.load_state_dict(state["goal"])
-
-    def _set_goal(self, uniform: float, iterations: int) -> None:
-        """Make the goal, from a checkpoint where there is one."""
-        data, one_sided = self.method.run.data, self.bound == "holdout"
-        expected = self.guess.losses if self.guess is not None and self.guess.can_rank else None
-        self.goal = Goal(data, self.method.token_losses, iterations, uniform, one_sided, kinds_in(data), expected)
-        if "goal" in self._kept:
-            self.goal.load_state_dict(self._kept["goal"])
-        else:
-            with self.method.scoring():
-                each = self.method.num_batches
-                self.goal.begin(range(each - 1, iterations * each, each))
 
     def _fit_guess(self, vocabulary: int) -> None:
         """Make the n-gram model, for which there must be text and held-out rows."""
         data = self.method.run.data
         if data.modality != "text":
-            raise UserError("Images are not answered word by word: set model.ngram_weight 0.")
+            raise UserError("Images are not answered word by word: set model.lower.ngram_weight 0.")
         if data.never_seen is None:
             raise UserError(
-                f"{data.why_no_never_seen}, and model.ngram_weight fits a guess to such rows: give some or set it to 0."
+                f"{data.why_no_never_seen}, and model.lower.ngram_weight fits a guess to such rows: give some or set "
+                "it to 0."
             )
         self.guess = Guess(data, vocabulary, self._kept.get("temperature", 1.0))
         if "temperature" not in self._kept:
@@ -118,11 +104,113 @@ class LowerLevel:
     def _rows(self, batch: Batch) -> Tensor:
         """(b,) values of a micro-batch's samples, whose mean is L_f."""
         logits, targets = self.method.logits(batch)
-        nll = token_nll(logits, targets)
-        if self.goal is None:
-            values = ceiling(sample_mean(nll, targets), self.level)
-        else:
-            values = self.goal.rows(nll, targets, batch["ids"])
+        values = self.values(token_nll(logits, targets), targets, batch["ids"])
         if self.guess is not None:
             values = values - self.ngram_weight * kl(logits, targets, self.guess.logits(batch["ids"], targets))
         return values
+
+
+class BoundedLoss(LowerLevel):
+    """The forget loss, bent to a constant where a row has nothing left to forget.
+
+    Args:
+        bound: Value at which a row's loss is bent to a constant, in nats; ``uniform``: the loss ln V of a guess;
+            ``null``: as printed (then L_f grows without bound).
+        ngram_weight: See ``LowerLevel``.
+
+    Example:
+        >>> BoundedLoss(bound=None).bounded
+        False
+    """
+
+    def __init__(self, bound: float | Literal["uniform"] | None = "uniform", ngram_weight: float = 0.0) -> None:
+        super().__init__(ngram_weight)
+        self.level = None if isinstance(bound, str) else bound
+        check_range(0, above=True, bound=self.level)
+        self.bound = bound
+
+    @property
+    def bounded(self) -> bool:
+        """Whether losses are bent."""
+        return self.bound is not None
+
+    def begin(self, method: UnlearningModule, iterations: int) -> None:
+        """Take the loss of a guess among the network's tokens or classes."""
+        super().begin(method, iterations)
+        if self.bound == "uniform":
+            self.level = method.recipe.uniform_loss(method.trained)
+
+    def loss(self, batch: Batch) -> Loss:
+        """L_f of a forget batch, as terms, also of networks whose logits are not those of tokens."""
+        if self.guess is not None:
+            return super().loss(batch)
+        return self.method.loss(batch, lambda losses: ceiling(losses, self.level))
+
+    def values(self, nll: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
+        """Rows' mean losses below the bound."""
+        return ceiling(sample_mean(nll, targets), self.level)
+
+
+class HeldOutLevels(LowerLevel):
+    """Minus the distance of forget rows from held-out rows' losses, along a path (``modules.goal``).
+
+    Each token rises to the loss of a held-out token of its kind, on a path of 15 % of the run; with ``call_back`` of
+    60 %, and of at most 100 iterations.
+
+    Args:
+        call_back: Whether tokens beyond their level are called back; else the level is a ceiling.
+        ngram_weight: See ``LowerLevel``.
+    """
+
+    seeks_goal = True
+
+    def __init__(self, call_back: bool = False, ngram_weight: float = 0.0) -> None:
+        super().__init__(ngram_weight)
+        self.call_back = call_back
+
+    def begin(self, method: UnlearningModule, iterations: int) -> None:
+        """Make the goal, from a checkpoint where there is one."""
+        super().begin(method, iterations)
+        data, uniform = method.run.data, method.recipe.uniform_loss(method.trained)
+        expected = self.guess.losses if self.guess is not None and self.guess.can_rank else None
+        ceilings = not self.call_back
+        self.goal = Goal(data, method.token_losses, iterations, uniform, ceilings, kinds_in(data), expected)
+        if "goal" in self._kept:
+            self.goal.load_state_dict(self._kept["goal"])
+            return
+        with method.scoring():
+            each = method.num_batches
+            self.goal.begin(range(each - 1, iterations * each, each))
+
+    def values(self, nll: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
+        """Minus rows' distances from their place on the path."""
+        assert self.goal is not None, "begin has not run"
+        return self.goal.rows(nll, targets, ids)
+
+    def reached(self, step: int) -> tuple[bool, dict[str, float]]:
+        """Compare forget with held-out rows, at every tenth iteration."""
+        assert self.goal is not None, "begin has not run"
+        with self.method.scoring():
+            reached, seen = self.goal.check(step)
+            if seen and self.method.ending.judges_harm:  # not by a mean that lags
+                seen["goal/harm"] = self.goal.measured_harm()
+        return reached, seen
+
+    def measured(self, scalars: dict[str, float], retain: Tensor, loss_r: float) -> dict[str, float]:
+        """Add how far the retain loss is above its old value, and go on along the path, or wait."""
+        assert self.goal is not None, "begin has not run"
+        rise = self.goal.rise(retain, loss_r)
+        self.goal.path.advance(rise)
+        raised = {"inner/distance": -scalars["inner/L_f"], "retain_rise": rise}
+        return {name: value for name, value in scalars.items() if name != "inner/L_f"} | raised
+
+    def state_dict(self) -> Checkpoint:
+        """What a resumed run cannot measure again."""
+        state: Checkpoint = {} if self.goal is None else {"goal": self.goal.state_dict()}
+        return state | super().state_dict()
+
+    def load_state_dict(self, state: Checkpoint) -> None:
+        """Restore what ``state_dict`` gave."""
+        super().load_state_dict(state)
+        if self.goal is not None and "goal" in state:
+            self.goal.load_state_dict(state["goal"])

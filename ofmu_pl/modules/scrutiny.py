@@ -19,9 +19,15 @@ SETTLED_SAMPLES = 4
 class Scrutiny:
     """Checks an engine's numbers before they are used, and remembers what it has found.
 
-    Once, and again after a resume, it refuses what the engine cannot differentiate (``core.calls``), or warns with
-    ``rates: auto``. In iterations 0, 1, 4, 16, 64 ... of those with higher derivatives it sets steps at which
-    differences agree (``core.steps``). A part that no steps make agree is left out until the next check.
+    Once, and again after a resume, it refuses what the engine cannot differentiate (``core.calls``), or warns. In
+    iterations 0, 1, 4, 16, 64 ... of those with higher derivatives it sets steps at which differences agree
+    (``core.steps``). A part that no steps make agree is left out until the next check.
+
+    Args:
+        beta: Weight of the similarity.
+        floor: Floor of norms (``core.safeguards``).
+        takes_parts: Whether any iteration takes more than gradients, which are right on every network.
+        optional: Whether a run goes on without the parts that the engine cannot give.
 
     Attributes:
         order: The highest order of derivatives that the engine gives now: 1 (gradients), 2 (grad Phi) or 3.
@@ -29,8 +35,8 @@ class Scrutiny:
         used: Iterations so far that were to use similarity or penalty.
     """
 
-    def __init__(self, beta: float, floor: float) -> None:
-        self.beta, self.floor = beta, floor
+    def __init__(self, beta: float, floor: float, *, takes_parts: bool = True, optional: bool = False) -> None:
+        self.beta, self.floor, self.takes_parts, self.optional = beta, floor, takes_parts, optional
         self.order, self.reached = 3, 1
         self.used = 0
         self._steps: tuple[float, float] | None = None
@@ -82,20 +88,16 @@ class Scrutiny:
         self._examined = False  # which gives the engine its steps
 
     def _examine(self, method: UnlearningModule, engine: Engine, forget: Loss) -> None:
-        """Refuse a network that calls what the engine cannot differentiate, and see how precisely it computes.
-
-        A run that finds its own rates goes on without the parts that the engine cannot give: nobody chose the engine.
-        """
+        """Refuse a network that calls what the engine cannot differentiate, and see how precisely it computes."""
         seen = calls(method.trained, lambda: engine.expand(forget, order=1))
-        takes_parts = getattr(method, "needs_parts", True)  # or gradients alone, which are right
         try:
             check_calls(seen, first_order=engine.first_order)
-            if takes_parts and not engine.first_order and method.run.checks_itself:
+            if self.takes_parts and not engine.first_order and method.run.checks_itself:
                 _require_third(engine, forget)
         except NoDerivativeError as error:
-            if takes_parts and getattr(method, "rates", None) is None:
+            if self.takes_parts and not self.optional:
                 raise
-            if takes_parts:
+            if self.takes_parts:
                 self.order, self._differentiable = 1, False
                 rank_zero_warn(f"{error} Until then the run goes on without similarity and penalty.")
         if isinstance(engine, FiniteDifference):
@@ -107,12 +109,12 @@ class Scrutiny:
         """Set steps at which differences agree, and leave out for now what no steps make agree."""
         found = settle(engine, forget, retain, self.beta, self.floor, penalised=penalised)
         if found.order < self.order:
-            what, remedy, by = "the similarity and the penalty", "beta", found.decorrelation
+            what, remedy, by = "the similarity and the penalty", "model.beta 0", found.decorrelation
             if found.order == 2:
-                what, remedy, by = "the penalty", "rho_0", found.penalty
+                what, remedy, by = "the penalty", "model.upper NoPenalty", found.penalty
             rank_zero_warn(
                 f"Finite differences leave only noise of {what} here (at best two steps disagree by {by:.0%}), so the "
-                f"run goes on without {what} until two agree: set model.engine autograd, or model.{remedy} 0."
+                f"run goes on without {what} until two agree: set model.engine autograd, or {remedy}."
             )
         self.order, self._steps = found.order, (engine.step, engine.field_step)
         of = f"disagreement_of_{SETTLED_SAMPLES}_rows"  # of other rows it may be several times as large
@@ -130,7 +132,7 @@ def _require_third(engine: Engine, loss: Loss) -> None:
         if "is not implemented" not in str(error):
             raise
         raise NoDerivativeError(
-            f"Torch cannot differentiate this network three times ({error}): set model.beta 0 and model.rho_0 0."
+            f"Torch cannot differentiate this network three times ({error}): set model.beta 0, model.upper NoPenalty."
         ) from error
 
 

@@ -191,7 +191,7 @@ class Rehearsal(pl.Callback):
         self.module.run.stop()
 
     def _late(self, batch: Batches) -> float | None:
-        """A whole iteration after the run's last, in which every part is in use, and a look; returns the mean work."""
+        """A second-order iteration after the run's last, with every part in use, and a look; returns the mean work."""
         module = self.module
         number = module.period * math.ceil(max(module.run.steps, 0) / module.period) + 1
         before = module.gradient_evaluations
@@ -203,7 +203,7 @@ class Rehearsal(pl.Callback):
             before = module.gradient_evaluations
             module.outer_step(self.whole, number)
         work = module.gradient_evaluations - before
-        if module.period > 1:  # the iterations between two whole ones are alike, and smaller
+        if module.period > 1:  # those between two of second order are alike, and smaller
             module.outer_step(self.whole, number + 1)
             light = module.gradient_evaluations - before - work
             work = (work + (module.period - 1) * light) / module.period

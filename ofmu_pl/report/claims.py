@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import norm, ttest_1samp
 
 from ofmu_pl.metrics.bootstrap import LEVEL, holm
-from ofmu_pl.report.derived import Place, alignment, difficulty, grid, norms, sweep_panels
+from ofmu_pl.report.derived import BETA, RHO_0, Place, alignment, difficulty, grid, norms, sweep_panels
 from ofmu_pl.report.published import without
 from ofmu_pl.report.runs import Study, words
 from ofmu_pl.report.statistics import compare, differences, least_p, merit, paired
@@ -85,10 +85,10 @@ def _ablation(experiment: Study) -> Iterator[Found]:
     hard = "Removing similarity-aware decorrelation reduces robustness on hard samples (embedding similarity drops)."
     less = "Removing the penalty reformulation lowers forgetting efficacy (forget quality falls)."
     gains: dict[str, list[float]] = {}
-    for text, option, metric in ((hard, "model.beta", HARD), (less, "model.rho_0", quality)):
-        variant = without(experiment, option)
+    for text, names, metric in ((hard, BETA, HARD), (less, RHO_0, quality)):
+        variant = without(experiment, names)
         if variant is None:
-            yield text, "not decidable", f"No variant has {option} 0."
+            yield text, "not decidable", f"No variant has {names[0]} 0."
             continue
         for name in (quality, "model_utility" if experiment.entry("model_utility") else "TA", HARD):
             gains[f"{variant}, {words(name)},"] = _gain(experiment, variant, name)
@@ -119,7 +119,11 @@ def _sweep(experiment: Study) -> Iterator[Found]:
     forgetting = _by_grid(experiment, shown[0]) if shown else {}
     if not forgetting:
         for text in (rising, stable, damped):
-            yield text, "not decidable", "No two values of model.inner_steps have finished runs with one model.rho_0."
+            yield (
+                text,
+                "not decidable",
+                "No two values of model.inner_steps have finished runs with one upper.rho_0.",
+            )
         return
     sign, name = -1 if shown[0] == "forget_Q_A_Prob" else 1, words(shown[0])
     steps: list[list[float]] = []
@@ -137,7 +141,7 @@ def _sweep(experiment: Study) -> Iterator[Found]:
     yield _stability(experiment, stable, shown, forgetting)
     known = sorted(rho for rho in gains if rho is not None)
     if len(known) < 2:
-        yield damped, "not decidable", "Runs with two values of model.rho_0 are needed."
+        yield damped, "not decidable", "Runs with two values of upper.rho_0 are needed."
         return
     d = differences(gains[known[0]], gains[known[-1]])
     why = described(f"the gain in {name} over T at rho = {known[0]:g} less that at {known[-1]:g} is", d)

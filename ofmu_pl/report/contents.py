@@ -102,7 +102,7 @@ def _grid(experiment: Study) -> Table:
     columns = experiment.columns()
     heads = ["scenario", "method", "T", "ρ", *(head(experiment, m) for m in columns), "runs"]
     over = ": mean ± standard deviation over seeds" if experiment.replicated else ""
-    note = "T: inner steps (model.inner_steps); ρ: first penalty parameter (model.rho_0; model.gamma makes it grow)."
+    note = "T: inner steps (model.inner_steps); ρ: first penalty parameter (upper.rho_0; upper.gamma makes it grow)."
     table = Table(f"{experiment.name}-grid", experiment.title + over, heads, notes=[note])
     ran = {(r.scenario, r.method) for r in experiment.runs}
     for (scenario, method), point in grid(experiment).items():

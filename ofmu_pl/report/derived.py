@@ -1,11 +1,17 @@
 """Numbers about runs that are no metric of ``results.json``: costs as ratios, analyses, scores, grid points."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ofmu_pl.report.runs import Replicate, StudiedRun, Study, number
 from ofmu_pl.report.statistics import Spread, overall, spread
+
+Names = tuple[str, ...]
+"""An option's name, and what it was called before."""
+BETA: Names = ("model.beta",)
+RHO_0: Names = ("model.upper.rho_0", "model.rho_0")
 
 UNIT_OF_COST = "grad_ascent"
 """The method that costs are given as multiples of."""
@@ -67,13 +73,18 @@ def difficulty(
     return points, {method: values for method, values in found.items() if "rho" in values}
 
 
+def option(options: Mapping[str, Any], names: Names) -> Any:
+    """The value of an option, by the first of its names that is given; ``None``: none is."""
+    return next((options[name] for name in names if name in options), None)
+
+
 def grid(experiment: Study) -> dict[tuple[str, str], tuple[float | None, float | None]]:
-    """(T, rho) of each scenario and method, read from ``model.inner_steps`` and ``model.rho_0`` of their options."""
+    """(T, rho) of each scenario and method, read from ``model.inner_steps`` and ``upper.rho_0`` of their options."""
     found = {}
     for scenario, own in experiment.scenarios.items():
         for method, spec in experiment.methods.items():
             options = {**experiment.options, **own, **spec.options}
-            t, rho = number(options.get("model.inner_steps")), number(options.get("model.rho_0"))
+            t, rho = number(options.get("model.inner_steps")), number(option(options, RHO_0))
             if t is not None or rho is not None:
                 found[scenario, method] = (t, rho)
     return found

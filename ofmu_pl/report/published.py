@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from ofmu_pl.report.derived import published_as
+from ofmu_pl.report.derived import BETA, RHO_0, Names, option, published_as
 from ofmu_pl.report.runs import Study
 from ofmu_pl.report.statistics import Spread
 from ofmu_pl.report.tables import Entry, Table, figure, measured
@@ -68,14 +68,14 @@ def our_method(experiment: Study, name: str, setting: str = "") -> str | None:
     if name in ("Full OFMU", "OFMU") and experiment.ours:
         return experiment.ours
     if name.startswith(("Penalty only", "Two-loop only")):
-        return without(experiment, "model.beta" if name.startswith("Penalty") else "model.rho_0")
+        return without(experiment, BETA if name.startswith("Penalty") else RHO_0)
     known = METHODS.get(name, name.lower())
     return known if known in experiment.methods or known == RETRAINED else None
 
 
-def without(experiment: Study, option: str) -> str | None:
+def without(experiment: Study, names: Names) -> str | None:
     """The variant in which an option is 0, and ours is not."""
-    variants = [m for m, spec in experiment.methods.items() if spec.options.get(option) == 0]
+    variants = [m for m, spec in experiment.methods.items() if option(spec.options, names) == 0]
     return next((m for m in variants if m != experiment.ours), None)
 
 

@@ -229,5 +229,10 @@ def arguments(section: dict[str, Any]) -> dict[str, Any]:
     {'optimizer': functools.partial(<class 'torch.optim.sgd.SGD'>)}
     """
     given = section.get("init_args", {}) if "class_path" in section else section
-    nested = {name: x for name, x in given.items() if isinstance(x, dict) and "." in x.get("class_path", "")}
-    return given | {name: partial(resolve_name(x["class_path"]), **arguments(x)) for name, x in nested.items()}
+    nested = {name: x for name, x in given.items() if isinstance(x, dict) and "class_path" in x}
+    return given | {name: partial(_class_of(x["class_path"]), **arguments(x)) for name, x in nested.items()}
+
+
+def _class_of(path: str) -> Any:
+    """The class of an import path, or one of ours by its name alone."""
+    return resolve_name(path if "." in path else f"ofmu_pl.{path}")

@@ -131,9 +131,13 @@ def test_one_form_of_ofmu_ships():
     """Each configuration can be read by itself, so all spell it out; only what fits rates and data differs."""
     names = ("authors", "tofu", "wmdp", "cifar", "digits", "tiny/trivia")
     models = [yaml.safe_load((ROOT / f"configs/{name}.yaml").read_text())["model"]["init_args"] for name in names]
-    rates = "network higher_order_every engine micro_batch_size optimizer scheduler forget_ceiling ngram_weight".split()
+    rates = "network engine micro_batch_size optimizer scheduler lower".split()
     forms = [{key: value for key, value in model.items() if key not in rates} for model in models]
+    for form in forms:
+        assert form["upper"]["init_args"].pop("every") in (10, 20)
     assert forms == [forms[0]] * len(names)
     assert {model["optimizer"]["class_path"] for model in models} == {"ofmu_pl.core.shared_adam.SharedAdam"}
     first_order = yaml.safe_load((ROOT / "configs/methods/ofmu_first_order.yaml").read_text())["model"]["init_args"]
-    assert all(forms[0][part] > value == 0 for part, value in first_order.items())
+    assert first_order == {"beta": 0.0, "upper": {"class_path": "NoPenalty"}}
+    assert forms[0]["beta"] > 0
+    assert forms[0]["upper"]["init_args"]["rho_0"] > 0

@@ -21,7 +21,7 @@ TEXT = Planned(
     base=str(CONFIGS / "authors.yaml"),
     methods={
         "npo": SearchedMethod(str(CONFIGS / "methods/npo.yaml"), search={"model.optimizer.lr": [1e-4, 1e-3]}),
-        "ofmu": SearchedMethod(search=[{"model.inner_lr": 0.01, "model.beta": 0.2}, {"model.inner_lr": 0.02}]),
+        "ofmu": SearchedMethod(search=[{"model.stepper.lr": 0.01, "model.beta": 0.2}, {"model.stepper.lr": 0.02}]),
     },
     scenarios={"small": {"data.forget_authors": 1}, "large": {"data.forget_authors": 2}},
     options={"data.authors": 9, "export.folder": "hf"},
@@ -73,7 +73,7 @@ def test_no_run_of_a_search_lies_among_reported_ones():
 
 def test_words_of_runs(tmp_path):
     grid = Grid({"text": experiment()})
-    words = options(grid.run("text", "ofmu", "large", 1, {"model.inner_lr": 0.5}).words(tmp_path / "b"))
+    words = options(grid.run("text", "ofmu", "large", 1, {"model.stepper.lr": 0.5}).words(tmp_path / "b"))
     prepared = f"{tmp_path}/b/prepared/text"
     assert words == {
         "config": str(CONFIGS / "authors.yaml"),
@@ -82,7 +82,7 @@ def test_words_of_runs(tmp_path):
         "model.network.path": f"{prepared}/target/seed_1/latest/hf",
         "evaluation.reference": f"{prepared}/retrained/large/seed_1/latest/hf",
         "data.forget_authors": "2",
-        "model.inner_lr": "0.5",
+        "model.stepper.lr": "0.5",
         "seed_everything": "1",
         "trainer.max_steps": "320",
         "trainer.callbacks": '[{"class_path": "GradientBudget", "init_args": {"gradients": 320}}]',

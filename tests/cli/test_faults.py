@@ -199,8 +199,8 @@ def test_a_checkpoint_that_is_not_sound(resume, change, said):
 
 
 def test_a_checkpoint_of_other_settings(resume, fit):
-    line = resume(lambda path: path, "--model.inner_lr", "0.5", "--model.optimizer", "torch.optim.SGD")
-    assert "of a run with other settings (model.init_args.inner_lr was 0.02, is 0.5; " in line
+    line = resume(lambda path: path, "--model.stepper.lr", "0.5", "--model.optimizer", "torch.optim.SGD")
+    assert "of a run with other settings (model.init_args.stepper.init_args.lr was 0.02, is 0.5; " in line
     same = ["--model.micro_batch_size", "2", "--trainer.max_steps", "3"]
     resumed = fit("--ckpt_path", str(resume.folder / "checkpoints/step=2.ckpt"), *same)
     config = yaml.safe_load((resumed / "config.yaml").read_text())

@@ -94,12 +94,12 @@ def test_tensorboard_has_scalars_and_compares_runs_by_their_settings(run):
     assert [e.step for e in events.Scalars("L_f")] == [1, 2, 3]
     assert [e.value for e in events.Scalars("rho")] == pytest.approx([0.3, 0.45, 0.675])
     held = yaml.safe_load((run / "hparams.yaml").read_text())
-    assert held["model.rho_0"] == 0.3
+    assert held["model.upper.rho_0"] == 0.3
     assert held["model.class_path"] == "OFMU"
     assert not [name for name in held if "forget" in name and name.startswith("data.")], "no rows, and no names"
     said = events.PluginTagToContent("hparams")
     started = plugin_data_pb2.HParamsPluginData.FromString(said["_hparams_/session_start_info"]).session_start_info
-    assert started.hparams["model.rho_0"].number_value == 0.3
+    assert started.hparams["model.upper.rho_0"].number_value == 0.3
     names = plugin_data_pb2.HParamsPluginData.FromString(said["_hparams_/experiment"]).experiment.metric_infos
     assert "metrics/forget_quality" in {info.name.tag for info in names}
 
@@ -122,7 +122,7 @@ def test_stop_and_resume_ends_with_the_same_bits(fit, stop):
     """Over the border of an epoch (2 iterations) and in the middle of one."""
     options = ["--trainer.max_steps", "5", "--model.optimizer", "torch.optim.AdamW", "--model.optimizer.lr", "0.001"]
     options += ["--model.scheduler", "torch.optim.lr_scheduler.LinearLR"]
-    options += ["--model.higher_order_every", "2", "--model.higher_order_from", "0.3"]
+    options += ["--model.upper.every", "2", "--model.upper.start", "0.3"]
     whole = fit(*options)
     options[1] = stop
     part = fit(*options)

@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from ofmu_pl.modules import OFMU
 
-OPTIONS = ["--trainer.max_steps", "7", "--model.higher_order_every", "3", "--evaluation.every_n_steps", "2"]
+OPTIONS = ["--trainer.max_steps", "7", "--model.upper.every", "3", "--evaluation.every_n_steps", "2"]
 OPTIONS += ["--checkpoint.every_n_train_steps", "2", "--evaluation.max_new_tokens", "1"]
 NOT_COMPARED = {"seconds", "peak_memory_GB"}
 

@@ -14,9 +14,12 @@ from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.core.vectors import is_sharded
 from ofmu_pl.data import Authors, Digits
 from ofmu_pl.modules import OFMU, GradDiff
+from ofmu_pl.modules.lower_level import BoundedLoss, HeldOutLevels
+from ofmu_pl.modules.steppers import AdamSteps, SharedSteps
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.training.checkpoints import WholeFiles, require_sound
 from tests.helpers.methods import TEXTS
+from tests.helpers.parts import ALONG_PATH, FIRST_ORDER, printed
 from tests.helpers.training import TINY, quiet_trainer
 
 
@@ -71,19 +74,19 @@ def sgd(parameters):
 def make(method, folder):
     lm, cnn, single = DoubleLM(config=dict(TINY)), DoubleCNN(width=8), CausalLM(config=dict(TINY))
     halved = DoubleLM(config=dict(TINY), lora={"r": 2}, base_dtype="bfloat16")
-    ofmu = {"inner_steps": 2, "inner_lr": 0.02, "optimizer": adam, "micro_batch_size": 3}
-    ascent = {"inner_optimizer": "adam", "inner_lr": 1e-3}
-    shared = {"inner_optimizer": "shared", "inner_lr": 1.0, "inner_steps": 2, "beta": 0.0, "rho_0": 0.0}
+    ofmu = {"inner_steps": 2, "optimizer": adam, "micro_batch_size": 3}
+    ascent = {"stepper": partial(AdamSteps, lr=1e-3)}
+    shared = {"stepper": SharedSteps, "inner_steps": 2} | FIRST_ORDER
     shared |= {"engine": "finite_difference", "optimizer": lambda p: SharedAdam(p, lr=1e-3)}
-    whole = {"outer_at": "start", "beta": 0.1, "rho_0": 0.3, "higher_order_every": 2}
+    whole = {"outer_at": "start", "beta": 0.1, "upper": printed(every=2)}
     files = partial(GradDiff, CausalLM(str(folder / "model")), retain_loss="kl", optimizer=sgd)
     forms = {
         "ofmu-exact-lm": lambda: OFMU(lm, **ofmu),
         "ofmu-differences-lm": lambda: Central(lm, engine="finite_difference", **ofmu),
         "ofmu-differences-single": lambda: OFMU(single, engine="finite_difference", **ofmu | ascent),
-        "ofmu-auto-lm": lambda: OFMU(lm, engine="finite_difference", rates="auto", beta=0.0, rho_0=0.0, inner_steps=2),
-        "ofmu-shared-lm": lambda: Central(lm, forget_ceiling=4.0, **shared | whole),
-        "ofmu-ngram-lm": lambda: OFMU(lm, forget_ceiling="holdout", ngram_weight=0.3, **shared),
+        "ofmu-auto-lm": lambda: OFMU(lm, engine="finite_difference", inner_steps=2, **ALONG_PATH | FIRST_ORDER),
+        "ofmu-shared-lm": lambda: Central(lm, lower=partial(BoundedLoss, 4.0), **shared | whole),
+        "ofmu-ngram-lm": lambda: OFMU(lm, lower=partial(HeldOutLevels, ngram_weight=0.3), **shared),
         "ofmu-bfloat16-lm": lambda: Central(halved, engine="finite_difference", **ofmu),
         "kl-files": files,
         "kl-files-bfloat16": files,

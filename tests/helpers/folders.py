@@ -162,7 +162,11 @@ def everything(folder: Path) -> Benchmark:
     bench.experiment("digits", "table", runs, paper=["tab:cifar-combined", "fig:cifar10_performance"], metrics=images,
                      attacks=attacked(runs, methods, ["lira"]))  # fmt: skip
 
-    variants = {"ofmu": (0.1, {}), "no_similarity": (0.2, {"model.beta": 0}), "no_penalty": (0.3, {"model.rho_0": 0})}
+    variants = {
+        "ofmu": (0.1, {}),
+        "no_similarity": (0.2, {"model.beta": 0}),
+        "no_penalty": (0.3, {"model.upper.rho_0": 0}),
+    }
     runs = table(scenarios=("forget05",), methods={m: far for m, (far, _) in variants.items()})
     for (_, method, _), run in runs.items():
         run["curves"] = telemetry(20 if method == "ofmu" else 40)
@@ -179,7 +183,7 @@ def everything(folder: Path) -> Benchmark:
             far = max(0.0, 0.8 - 0.3 * np.log10(t) * (1.5 - rho)) + noise.normal(0, 0.01)
             values = between(IMAGE_BEFORE, IMAGE_GOAL, far, noise)
             runs["classwise", name, seed] = results(values, IMAGE_BEFORE, IMAGE_GOAL, seed)
-    options = {m: {"options": {"model.inner_steps": t, "model.rho_0": rho}} for m, (t, rho) in points.items()}
+    options = {m: {"options": {"model.inner_steps": t, "model.upper.rho_0": rho}} for m, (t, rho) in points.items()}
     paper = ["fig:inner-rho-subplots"]
     bench.experiment("sweep", "sweep", runs, paper=paper, metrics=images, methods=options, ours=None)
 

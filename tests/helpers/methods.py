@@ -46,6 +46,7 @@ from ofmu_pl.modules import (
     WeightedAscent,
 )
 from ofmu_pl.modules.one_shot import OneShot
+from tests.helpers.parts import FIRST_ORDER, plain
 
 SGD = {"optimizer": lambda p: torch.optim.SGD(p, lr=0.1), "gradient_clip": None}
 
@@ -96,7 +97,7 @@ class Setting:
         return {self.method.__name__, *(type(x).__name__ for x in self.options.values())}
 
 
-SHORT = {"inner_steps": 2, "inner_lr": 0.01, "engine": "finite_difference", "beta": 0.0, "rho_0": 0.0}
+SHORT = {"inner_steps": 2, "stepper": plain(0.01), "engine": "finite_difference"} | FIRST_ORDER
 """Of differences, since a product with an exact Hessian makes no pass that hooks could see."""
 LAYER = "model.layers.1"
 EVERY = ("batches", "plan")

@@ -11,6 +11,7 @@ from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.adapters import merged
 from ofmu_pl.support.errors import UserError
 from tests.helpers.methods import SGD, TEXTS, chosen
+from tests.helpers.parts import plain
 from tests.helpers.training import TINY, interrupted, train, weights
 
 DEEP = {**TINY, "num_hidden_layers": 3}
@@ -147,7 +148,7 @@ def test_no_method_runs_where_steps_are_lost(folder, precision):
 LORA = {"r": 2, "lora_alpha": 4, "target_modules": "all-linear"}
 
 
-@pytest.mark.parametrize("make", [lambda n: OFMU(n, inner_steps=2, inner_lr=0.1), NPO, UNDIAL])
+@pytest.mark.parametrize("make", [lambda n: OFMU(n, inner_steps=2, stepper=plain(0.1)), NPO, UNDIAL])
 def test_adapters_are_all_that_is_trained_and_merge_into_the_same_model(folder, make):
     module = make(CausalLM(path=folder, lora=LORA))
     module.make_optimizer = lambda p: torch.optim.AdamW(p, lr=0.05)

@@ -14,6 +14,7 @@ from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.run import Run
 from tests.helpers.images import network, train_on_digits
+from tests.helpers.parts import ALONG_PATH, FIRST_ORDER
 from tests.helpers.training import fit, interrupted, weights
 
 FAST = partial(torch.optim.Adam, lr=1e-3)
@@ -125,7 +126,7 @@ def test_looks_are_work_and_without_them_nothing_changes(unlearn):
 
 
 def test_ofmu_goes_by_its_own_goal_and_can_keep_the_best(unlearn):
-    options = {"rates": "auto", "inner_steps": 1, "engine": "finite_difference", "beta": 0.0, "rho_0": 0.0}
+    options = {"inner_steps": 1, "engine": "finite_difference"} | ALONG_PATH | FIRST_ORDER
     method, trainer = unlearn(OFMU, steps=200, stop_at="holdout", keep="best", **options)
     assert trainer.global_step < 200
     assert method.ending.watch is None

@@ -15,7 +15,7 @@ from tests.helpers.training import TINY
 def test_the_size_of_the_exact_engines_whole_copy_is_told(engine, copies, monkeypatch):
     said = []
     monkeypatch.setattr("ofmu_pl.modules.base.rank_zero_info", said.append)
-    module = OFMU(CausalLM(config=dict(TINY)), engine=engine, inner_optimizer="sgd")
+    module = OFMU(CausalLM(config=dict(TINY)), engine=engine)
     module.run, module.network = Run(Authors()), nn.Linear(999, 1001, bias=False)
     module.replica = Replica(lambda: module.network) if copies else None
     module.on_fit_start()

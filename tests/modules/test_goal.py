@@ -19,7 +19,7 @@ from ofmu_pl.modules.goal import EVERY, LONGEST_ITERATIONS, Goal
 from ofmu_pl.modules.ofmu import RHO_IN_WORDS
 from ofmu_pl.modules.path import Path
 from ofmu_pl.networks import CausalLM
-from ofmu_pl.support.errors import UserError
+from tests.helpers.parts import ALONG_PATH, FIRST_ORDER, flattening
 from tests.helpers.training import TINY, fit, quiet_trainer, train, weights
 
 N, M, H = 40, 100, 50
@@ -229,7 +229,7 @@ def test_only_retain_rows_that_are_drawn_are_scored(sides):
 
 
 def test_a_run_by_time_whose_end_is_not_known_returns_all_retain_rows():
-    method = OFMU(CausalLM(config=TINY), inner_steps=1, rates="auto")
+    method = OFMU(CausalLM(config=TINY), inner_steps=1, **ALONG_PATH | FIRST_ORDER)
     data = Authors(authors=6, forget_authors=1, batch_size=16, streams=method.streams, num_batches=method.num_batches)
     quiet_trainer(-1, max_time={"milliseconds": 1}).fit(method, datamodule=data)
     goal = method.lower.goal
@@ -343,7 +343,7 @@ def unlearn(known, steps, callbacks=(), ckpt_path=None, **options):
     folder, sides = known
     module = OFMU(
         CausalLM(str(folder)),
-        **{"inner_steps": 1, "engine": "finite_difference", "beta": 0.0, "rho_0": 0.0, "rates": "auto"} | options,
+        **{"inner_steps": 1, "engine": "finite_difference"} | ALONG_PATH | FIRST_ORDER | options,
     )
     data = TextFiles(
         **sides, tokenizer=str(folder), batch_size=8, streams=module.streams, num_batches=module.num_batches
@@ -367,7 +367,7 @@ def test_it_forgets_to_the_level_of_held_out_rows_keeps_the_rest_and_stops(known
     [(0.3, 3, 19, False), (0.3, 3, 20, True), (0.0, 3, 10, True), (0.3, 2, 10, True)],
 )
 def test_at_the_goal_a_penalty_that_is_no_noise_has_iterations_of_its_own(monkeypatch, rho, order, way, ends):
-    module = OFMU(CausalLM("gpt2"), rates="auto", rho_0=rho, higher_order_until=2.0)
+    module = OFMU(CausalLM("gpt2"), upper=flattening(rho, until=2.0), **ALONG_PATH)
     module.lower.goal, module.scrutiny.order = SimpleNamespace(path=Path(10)), order
     module.lower.goal.path.way = way
     monkeypatch.setattr(module.lower, "reached", lambda number: (True, {}))
@@ -381,8 +381,8 @@ def test_the_penalty_waits_until_retain_rows_are_back(known, monkeypatch, harm, 
             module.lower.goal.path.harm = harm
 
     flattened = []
-    monkeypatch.setattr("ofmu_pl.modules.ofmu.flatten", lambda *args: flattened.append(args) or flatten(*args))
-    unlearn(known, steps=1, callbacks=[Harmed()], rho_0=0.25)
+    monkeypatch.setattr("ofmu_pl.modules.upper_level.flatten", lambda *args: flattened.append(args) or flatten(*args))
+    unlearn(known, steps=1, callbacks=[Harmed()], upper=flattening(0.25))
     assert len(flattened) == acts
 
 
@@ -391,7 +391,7 @@ def test_parts_that_the_engine_cannot_give_stay_out(known, monkeypatch):
         raise NoDerivativeError("ReLU has kinks.")
 
     monkeypatch.setattr("ofmu_pl.modules.scrutiny.check_calls", refused)
-    module, _ = unlearn(known, steps=1, rho_0=0.25)
+    module, _ = unlearn(known, steps=1, upper=flattening(0.25))
     assert module.scrutiny.order == 1, "also after differences of two steps agree"
     assert module.what_was_done() == OFMU.in_words, "the audit page does not speak of them"
     module.scrutiny.reached = 3
@@ -417,15 +417,13 @@ def test_a_resumed_run_is_the_undisturbed_one(known, tmp_path):
 
 
 def test_the_whole_method_goes_along_the_path(known):
-    module, _ = unlearn(known, steps=3, beta=0.1, rho_0=0.25, inner_steps=2)
+    module, _ = unlearn(known, steps=3, beta=0.1, upper=flattening(0.25), inner_steps=2)
     goal = module.lower.goal
     first = torch.stack([row.mean() for row in goal.levels.start.split(goal.levels.ends.diff().tolist())])
     assert means(goal, "forget", range(8)).mean() > first.mean() + 0.1
 
 
-def test_automatic_rates_take_the_place_of_given_ones():
-    module = OFMU(CausalLM(config=TINY), rates="auto", optimizer=lambda p: torch.optim.SGD(p, lr=1e9), inner_lr=1e9)
+def test_steps_along_the_path_take_the_place_of_the_optimizers():
+    module = OFMU(CausalLM(config=TINY), optimizer=lambda p: torch.optim.SGD(p, lr=1e9), **ALONG_PATH | FIRST_ORDER)
     train(module, steps=2)
     assert weights(module).isfinite().all()
-    with pytest.raises(UserError, match="rates"):
-        OFMU(CausalLM(config=TINY), rates="automatic")

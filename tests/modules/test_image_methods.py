@@ -31,6 +31,7 @@ from ofmu_pl.training.export import save_model
 from ofmu_pl.training.run import Run
 from tests.helpers.forked_ranks import on_two_ranks
 from tests.helpers.images import network, train_on_digits
+from tests.helpers.parts import plain
 from tests.helpers.training import interrupted
 
 
@@ -406,7 +407,7 @@ def test_controls_refuse_what_they_cannot_control():
 @pytest.mark.parametrize("norm", ["group", "batch"])
 def test_ofmus_engines_agree_on_images(norm):
     def run(engine):
-        module = OFMU(network(norm=norm), engine=engine, inner_steps=2, inner_lr=0.01, optimizer=sgd())
+        module = OFMU(network(norm=norm), engine=engine, inner_steps=2, stepper=plain(0.01), optimizer=sgd())
         train_on_digits(module, steps=2)
         assert not batch_norms(module.network) or not batch_norms(module.network)[0].training
         return torch.cat([v.flatten() for v in state(module).values() if v.is_floating_point()]).double()

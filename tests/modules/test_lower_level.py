@@ -1,6 +1,7 @@
 """What the ascent raises: a loss below a ceiling, which held-out rows may set, or towards a guess."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -9,7 +10,10 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from ofmu_pl.core.safeguards import SAFE
 from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.modules import OFMU
+from ofmu_pl.modules.lower_level import HeldOutLevels
+from ofmu_pl.modules.steppers import SharedSteps
 from ofmu_pl.networks import CausalLM
+from tests.helpers.parts import FIRST_ORDER, plain, printed
 from tests.helpers.training import TINY, train, weights
 
 
@@ -21,30 +25,29 @@ class Interrupted(Callback):
 
 
 def lower(optimizer=torch.optim.SGD, lr=0.5, **options):
-    settings = {"engine": "finite_difference", "inner_steps": 1, "inner_lr": 0.5, "gradient_clip": None}
-    settings |= {"beta": 0.0, "rho_0": 0.0, "safeguards": replace(SAFE, inner_clip=None)}
+    settings = {"engine": "finite_difference", "inner_steps": 1, "stepper": plain(0.5), "gradient_clip": None}
+    settings |= FIRST_ORDER | {"safeguards": replace(SAFE, inner_clip=None)}
     return OFMU(CausalLM(config=TINY), optimizer=lambda p: optimizer(p, lr=lr), **settings | options)
 
 
 def test_held_out_rows_set_the_ceiling_without_ending_the_run():
     """Random weights find forgotten and held-out rows alike, so the goal is reached at the first look."""
-    module = lower(forget_ceiling="holdout", lr=0.0, inner_lr=0.0)
+    module = lower(lower=HeldOutLevels, lr=0.0, stepper=plain(0.0))
     trainer = train(module, steps=11, holdout_authors=2)
     assert trainer.global_step == 11
     assert len(module.lower.goal.levels.ends) == 8 + 1
-    stopping = lower(stop_at="holdout", lr=0.0, inner_lr=0.0)
+    stopping = lower(lower=HeldOutLevels, stop_at="holdout", lr=0.0, stepper=plain(0.0))
     assert train(stopping, steps=11, holdout_authors=2).global_step == 10
 
 
-@pytest.mark.parametrize("higher_order_from", [0.0, 0.6])
-def test_the_shipped_form_goes_on_from_a_checkpoint_bit_for_bit(tmp_path, higher_order_from):
-    """From within a period: whole are iterations 1 and 4."""
-
-    first_order = {"lr": 0.01, "inner_optimizer": "shared", "inner_lr": 1.0, "forget_ceiling": "holdout"}
-    first_order |= {"ngram_weight": 0.3, "outer_at": "start"}
+@pytest.mark.parametrize("start", [0.0, 0.6])
+def test_the_shipped_form_goes_on_from_a_checkpoint_bit_for_bit(tmp_path, start):
+    """From within a period: of second order are iterations 1 and 4."""
+    guided = partial(HeldOutLevels, ngram_weight=0.3)
+    first_order = {"lr": 0.01, "stepper": SharedSteps, "lower": guided, "outer_at": "start"}
 
     def make():
-        settings = {"beta": 0.1, "rho_0": 0.3, "higher_order_every": 3, "higher_order_from": higher_order_from}
+        settings = {"beta": 0.1, "upper": printed(every=3, start=start)}
         return lower(SharedAdam, **first_order | settings)
 
     whole = make()

@@ -1,6 +1,7 @@
 """The n-gram guess: its distribution by hand, its weights by their likelihood, and the pull towards it."""
 
 import math
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -10,8 +11,11 @@ import torch
 from ofmu_pl.data import Authors
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.modules.guess import Guess, answers
+from ofmu_pl.modules.lower_level import BoundedLoss, HeldOutLevels
 from ofmu_pl.modules.ngram import Nearest, NGram, Reply
+from ofmu_pl.modules.steppers import PathSteps
 from ofmu_pl.support.errors import UserError
+from tests.helpers.parts import plain
 from tests.helpers.training import train, weights
 from tests.modules.test_lower_level import lower
 
@@ -113,7 +117,7 @@ def test_answers_are_where_the_loss_is(data):
 
 def test_phi_loses_the_divergence_of_every_token_from_the_guess():
     """Bent at 0.01 nats the loss is constant, so that what is left of a row's value is the mean divergence."""
-    module = lower(forget_ceiling=0.01, ngram_weight=0.5, lr=0.0, inner_lr=0.0)
+    module = lower(lower=partial(BoundedLoss, 0.01, ngram_weight=0.5), lr=0.0, stepper=plain(0.0))
     data = train(module, steps=1, holdout_authors=2).datamodule
     with torch.no_grad():
         (value,) = module.lower._rows(data.collate("forget", [2], 0))
@@ -125,7 +129,7 @@ def test_phi_loses_the_divergence_of_every_token_from_the_guess():
 
 
 def test_the_goal_asks_the_guess_how_easy_each_token_is():
-    module = lower(forget_ceiling="holdout", ngram_weight=0.3, lr=0.0, inner_lr=0.0)
+    module = lower(lower=partial(HeldOutLevels, ngram_weight=0.3), lr=0.0, stepper=plain(0.0))
     data = train(module, steps=1, holdout_authors=1).datamodule
     for stream in ("forget", "holdout"):
         losses = module.lower.goal.levels.expected(stream, range(8))
@@ -137,7 +141,7 @@ def test_the_goal_asks_the_guess_how_easy_each_token_is():
 
 def test_of_more_rows_than_are_read_the_goal_does_not_ask(monkeypatch):
     monkeypatch.setattr("ofmu_pl.modules.guess.READ", 7)
-    module = lower(forget_ceiling="holdout", ngram_weight=0.3, lr=0.0, inner_lr=0.0)
+    module = lower(lower=partial(HeldOutLevels, ngram_weight=0.3), lr=0.0, stepper=plain(0.0))
     train(module, steps=1, holdout_authors=1)
     assert module.lower.goal.levels.expected is None
 
@@ -177,16 +181,16 @@ def test_of_each_row_the_model_is_asked_once(data, monkeypatch):
 def test_two_micro_batches_are_one_batch():
     ends = []
     for size in (None, 2):
-        module = lower(ngram_weight=0.5, forget_ceiling="holdout", micro_batch_size=size)
+        module = lower(lower=partial(HeldOutLevels, ngram_weight=0.5), micro_batch_size=size)
         train(module, steps=2, holdout_authors=2)
         ends.append(weights(module))
     torch.testing.assert_close(*ends, rtol=1e-4, atol=1e-6)
 
 
 def test_what_it_lacks_is_said():
-    with pytest.raises(UserError, match="model.ngram_weight"):
-        train(lower(ngram_weight=0.3), steps=1)
-    with pytest.raises(UserError, match="model.rates"):
-        lower(rates="auto", ngram_weight=0.3)
+    with pytest.raises(UserError, match="model.lower.ngram_weight"):
+        train(lower(lower=partial(HeldOutLevels, ngram_weight=0.3)), steps=1)
+    with pytest.raises(UserError, match="model.lower.ngram_weight"):
+        lower(lower=partial(HeldOutLevels, ngram_weight=0.3), stepper=PathSteps)
     with pytest.raises(UserError, match="ngram_weight"):
-        lower(ngram_weight=-1.0)
+        lower(lower=partial(HeldOutLevels, ngram_weight=-1.0))

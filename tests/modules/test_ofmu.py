@@ -3,6 +3,7 @@
 import inspect
 import re
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
@@ -18,28 +19,43 @@ from ofmu_pl.core.finite_difference import STEPS
 from ofmu_pl.core.inner import ascend
 from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.safeguards import SAFE
+from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.core.steps import Agreement
 from ofmu_pl.losses import ceiling, sample_mean, shifted, token_nll
 from ofmu_pl.modules import OFMU, FineTune, GradDiff
+from ofmu_pl.modules.base import UnlearningModule
+from ofmu_pl.modules.lower_level import BoundedLoss, HeldOutLevels
+from ofmu_pl.modules.moved import MOVED
 from ofmu_pl.modules.ofmu import RHO_IN_WORDS
 from ofmu_pl.modules.scrutiny import _first
+from ofmu_pl.modules.steppers import PathSteps
+from ofmu_pl.modules.upper_level import NoPenalty
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.budget import GradientBudget
+from ofmu_pl.unlearning.unlearn import arguments
 from scripts.engine_audit import compare, parts
+from tests.helpers.parts import ALONG_PATH, FIRST_ORDER, adam, flattening, plain, printed, shared
 from tests.helpers.training import TINY, Unchecked, interrupted, train, weights, within_a_budget
 
 EVERYWHERE = replace(SAFE, aligned_only=False)
 """With the similarity wherever it is, as the paper has it, so that work does not depend on the losses."""
+PLAIN = plain(0.1)
 
 
 def test_the_papers_form_is_that_of_the_class():
     """The overlay names every part of the form, so that it undoes whatever another configuration chose."""
     overlay = Path(__file__).parents[2] / "configs/methods/ofmu_paper.yaml"
     stated = yaml.safe_load(overlay.read_text())["model"]["init_args"]
-    of_class = {name: p.default for name, p in inspect.signature(OFMU).parameters.items() if name in stated}
+    options = dict(inspect.signature(UnlearningModule).parameters) | dict(inspect.signature(OFMU).parameters)
+    of_class = {name: p.default for name, p in options.items() if name in stated}
     of_class["safeguards"] = asdict(EVERYWHERE)
     rates = {name: stated.pop(name) for name in ("optimizer", "scheduler")}
+    parts, said = ("lower", "stepper", "upper"), arguments({"init_args": stated, "class_path": "OFMU"})
+    for part in parts:
+        stated[part], of_class[part] = (vars(made[part]()) for made in (said, of_class))
+    schedules = [vars(form["upper"].pop("schedule")) for form in (stated, of_class)]
+    assert schedules[0] == schedules[1]
     assert stated == {name: of_class[name] for name in stated}
     assert rates["optimizer"]["class_path"] == "torch.optim.AdamW"
     chosen = yaml.safe_load((overlay.parents[1] / "authors.yaml").read_text())["model"]["init_args"]
@@ -49,14 +65,14 @@ def test_the_papers_form_is_that_of_the_class():
 
 def test_signatures_stay_short():
     counts = [len(inspect.signature(f).parameters) for f in (OFMU, outer_iteration)]
-    assert counts[0] <= 20
+    assert counts[0] <= 12
     assert counts[1] <= 5, "as printed"
 
 
 @pytest.mark.parametrize("engine", ["autograd", "finite_difference"])
 def test_rho_zero_and_beta_zero_is_the_bare_two_loop_scheme(engine):
     """Independent arithmetic: T clipped SGD ascents on L_f, one SGD descent on L_r."""
-    settings = {"inner_steps": 2, "inner_lr": 0.1, "beta": 0.0, "rho_0": 0.0, "forget_ceiling": None}
+    settings = {"inner_steps": 2, "stepper": PLAIN, "lower": partial(BoundedLoss, bound=None)} | FIRST_ORDER
     sgd = {"optimizer": lambda p: torch.optim.SGD(p, lr=0.2), "gradient_clip": None}
     module = OFMU(CausalLM(config=TINY), engine=engine, **settings, **sgd)
     train(module, steps=1)
@@ -78,13 +94,13 @@ def test_rho_zero_and_beta_zero_is_the_bare_two_loop_scheme(engine):
 
 def test_adams_ascent_is_not_counted_and_goes_on_from_a_checkpoint(tmp_path):
     def make():
-        return OFMU(CausalLM(config=TINY), inner_steps=2, inner_lr=0.01, inner_optimizer="adam")
+        return OFMU(CausalLM(config=TINY), inner_steps=2, stepper=adam(0.01))
 
     whole, _ = interrupted(make, tmp_path, 4, at=2)
     assert whole.trainer.global_step == 4
     assert [next(iter(o.state.values()))["step"] for o in whole.run.optimizers] == [4, 8]
-    train(plain := OFMU(CausalLM(config=TINY), inner_steps=2, inner_lr=0.01), steps=4)
-    assert not torch.equal(weights(plain), weights(whole))
+    train(other := OFMU(CausalLM(config=TINY), inner_steps=2, stepper=plain(0.01)), steps=4)
+    assert not torch.equal(weights(other), weights(whole))
 
 
 @pytest.mark.parametrize(("budget", "iterations"), [(60, 7), (59, 6)])
@@ -97,7 +113,7 @@ def test_between_whole_iterations_are_those_of_first_order(budget, iterations):
             spent.append(module.gradient_evaluations)
 
     options = {"inner_steps": 2, "engine": "finite_difference", "safeguards": EVERYWHERE}
-    module = OFMU(CausalLM(config=TINY), higher_order_every=3, **options)
+    module = OFMU(CausalLM(config=TINY), upper=printed(every=3), **options)
     train(module, steps=50, callbacks=[Unchecked(), Watch(), GradientBudget(budget)])
     assert spent == list(accumulate([16, 3, 3, 16, 3, 3, 16]))[:iterations]
 
@@ -112,8 +128,8 @@ def test_before_a_share_of_the_run_whole_iterations_only_measure(start, acts):
             logged = {k: float(v) for k, v in trainer.callback_metrics.items()}
             runs[-1].append((weights(module), module.gradient_evaluations, logged))
 
-    options = {"inner_steps": 1, "engine": "finite_difference", "inner_lr": 0.1, "safeguards": EVERYWHERE}
-    for form in ({"higher_order_every": 2, "higher_order_from": start}, {"beta": 0.0, "rho_0": 0.0}):
+    options = {"inner_steps": 1, "engine": "finite_difference", "stepper": plain(0.1), "safeguards": EVERYWHERE}
+    for form in ({"upper": printed(every=2, start=start)}, FIRST_ORDER):
         runs.append([])
         train(OFMU(CausalLM(config=TINY), **form, **options), steps=4, callbacks=[Unchecked(), Watch()])
     alike = [torch.equal(ours, plain) for (ours, *_), (plain, *_) in zip(*runs, strict=True)]
@@ -126,16 +142,15 @@ def test_before_a_share_of_the_run_whole_iterations_only_measure(start, acts):
     assert (logged["penalty"] > 0) == bool(acts[2])
 
 
-OFF = {"beta": 0.0, "rho_0": 0.0}
-
-
-@pytest.mark.parametrize(("every", "parts", "idle"), [(4, {}, True), (3, {}, False), (4, OFF, False)])
-def test_a_run_too_short_for_its_parts_says_so(recwarn, every, parts, idle):
-    """Of four iterations every third is whole after the first, which is before ``higher_order_from``; no fourth is."""
-    module = OFMU(CausalLM(config=TINY), inner_steps=1, higher_order_every=every, higher_order_from=0.2, **parts)
+@pytest.mark.parametrize(
+    ("every", "rho_0", "beta", "idle"), [(4, 0.3, 0.5, True), (3, 0.3, 0.5, False), (4, 0.0, 0.0, False)]
+)
+def test_a_run_too_short_for_its_parts_says_so(recwarn, every, rho_0, beta, idle):
+    """Of four iterations every third is whole after the first, which is before ``start``; no fourth is."""
+    module = OFMU(CausalLM(config=TINY), inner_steps=1, beta=beta, upper=printed(rho_0=rho_0, every=every, start=0.2))
     train(module, steps=4)
-    assert any("model.higher_order_every" in str(w.message) for w in recwarn) == idle
-    assert (module.what_was_done() == OFMU.in_words) == (idle or bool(parts)), "the audit page says what was used"
+    assert any("model.upper.every" in str(w.message) for w in recwarn) == idle
+    assert (module.what_was_done() == OFMU.in_words) == (idle or not beta), "the audit page says what was used"
 
 
 @pytest.mark.parametrize(
@@ -156,8 +171,8 @@ def test_a_budget_foresees_an_iteration_by_its_kind(period, costs, budget, itera
     [
         ({}, [{True}, {True}, {True}]),
         ({"engine": "finite_difference"}, [{False}, {True}, {False}]),
-        ({"engine": "finite_difference", "higher_order_from": 0.5}, [{True}, {True}, {False}]),
-        ({"engine": "finite_difference", "beta": 0.0, "rho_0": 0.0}, [{True}, {True}, {True}]),
+        ({"engine": "finite_difference", "upper": printed(every=2, start=0.5)}, [{True}, {True}, {False}]),
+        ({"engine": "finite_difference"} | FIRST_ORDER, [{True}, {True}, {True}]),
     ],
     ids=["exact", "differences", "differences, later", "first order"],
 )
@@ -176,7 +191,7 @@ def test_bf16_casts_forward_passes_alone_and_none_whose_differences_are_taken(mo
 
     monkeypatch.setattr(CausalLM, "sample_losses", forward)
     monkeypatch.setattr("ofmu_pl.core.variants.ascend", ascends)
-    module = OFMU(CausalLM(config=TINY), inner_steps=2, higher_order_every=2, **options)
+    module = OFMU(CausalLM(config=TINY), **{"inner_steps": 2, "upper": printed(every=2)} | options)
     train(module, steps=3, precision="bf16-mixed")
     assert seen == cast
     assert outside == {False}
@@ -209,7 +224,7 @@ def test_finetune_learns():
         (CausalLM, "needs either a path or a config"),
         (lambda: CausalLM(path="x", config=TINY), "not both"),
         (lambda: OFMU(CausalLM(config=TINY), inner_steps=0), "inner_steps"),
-        (lambda: OFMU(CausalLM(config=TINY), gamma=0.5), "gamma"),
+        (lambda: OFMU(CausalLM(config=TINY), upper=printed(gamma=0.5)), "gamma"),
     ],
 )
 def test_bad_arguments(make, words):
@@ -231,7 +246,7 @@ def audited(module, batch, scheme="forward"):
 
 def test_differences_of_adapters_are_derivatives():
     """Error 2 and more with steps that follow the adapters' norm."""
-    module = OFMU(CausalLM(config=TINY, lora=LORA), inner_steps=1, inner_lr=0.0, engine="finite_difference")
+    module = OFMU(CausalLM(config=TINY, lora=LORA), inner_steps=1, stepper=plain(0.0), engine="finite_difference")
     module.make_optimizer = lambda p: torch.optim.SGD(p, lr=0.0)
     trainer = train(module, steps=1)
     found = audited(module, trainer.datamodule.iteration(0))
@@ -243,10 +258,10 @@ def test_differences_of_adapters_are_derivatives():
 @pytest.mark.parametrize(
     ("found", "same_as", "words"),
     [
-        (Agreement(0.01, 0.9), {"rho_0": 0.0}, "only noise of the penalty here .*90%.*model.rho_0 0"),
+        (Agreement(0.01, 0.9), {"upper": NoPenalty}, "90%.*model.upper NoPenalty"),
         pytest.param(
             Agreement(2.0, 3.0),
-            {"rho_0": 0.0, "beta": 0.0},
+            FIRST_ORDER,
             "only noise of the similarity and the penalty .*200%",
             marks=pytest.mark.slow,
         ),
@@ -255,7 +270,7 @@ def test_differences_of_adapters_are_derivatives():
 def test_what_is_noise_is_left_out_with_one_warning_also_after_a_resume(
     found, same_as, words, tmp_path, monkeypatch, recwarn
 ):
-    options = {"inner_steps": 1, "engine": "finite_difference", "inner_lr": 0.1}
+    options = {"inner_steps": 1, "engine": "finite_difference", "stepper": plain(0.1)}
     looks = []
     monkeypatch.setattr("ofmu_pl.modules.scrutiny.settle", lambda *_, **__: looks.append(1) or found)
     keep = ModelCheckpoint(tmp_path, every_n_train_steps=3, save_top_k=-1, filename="{step}")
@@ -291,7 +306,7 @@ def test_found_steps_go_on_from_a_checkpoint(tmp_path):
     """A resumed run does not look again between iterations 1 and 4, and takes the same steps."""
 
     def make():
-        return OFMU(CausalLM(config=TINY, lora=LORA), inner_steps=1, inner_lr=0.1, engine="finite_difference")
+        return OFMU(CausalLM(config=TINY, lora=LORA), inner_steps=1, stepper=plain(0.1), engine="finite_difference")
 
     whole, resumed = interrupted(make, tmp_path, 3, at=2)
     assert whole.engine.field_step > whole.engine.default_steps[1]
@@ -303,15 +318,15 @@ def test_a_called_layer_norm_is_refused_by_the_exact_engine():
     olmo = {**TINY, "model_type": "olmo"}
     with pytest.raises(UserError, match="OlmoLayerNorm at .* calls torch's fused LayerNorm"):
         train(OFMU(CausalLM(config=olmo)), steps=1)
-    train(OFMU(CausalLM(config=olmo), inner_steps=1, engine="finite_difference", rho_0=0.0), steps=1)
-    train(OFMU(CausalLM(config=olmo), inner_steps=1, beta=0.0, rho_0=0.0), steps=1)  # gradients alone are right
+    train(OFMU(CausalLM(config=olmo), inner_steps=1, engine="finite_difference", upper=NoPenalty), steps=1)
+    train(OFMU(CausalLM(config=olmo), inner_steps=1, **FIRST_ORDER), steps=1)  # gradients alone are right
 
 
 def test_weights_are_kept_for_a_second_try_where_they_are_flattened_before_the_last_pass():
     """With the outer gradient at the start and one ascent nothing else moves them."""
-    options = {"network": CausalLM(config=TINY), "inner_steps": 1, "outer_at": "start", "rates": "auto"}
+    options = {"network": CausalLM(config=TINY), "inner_steps": 1, "outer_at": "start"} | ALONG_PATH
     for rho, kept in ((0.3, True), (0.0, False)):
-        train(module := OFMU(**options, beta=0.0, rho_0=rho), steps=1)
+        train(module := OFMU(**options, beta=0.0, upper=flattening(rho)), steps=1)
         assert module.moves_parameters is kept
 
 
@@ -350,4 +365,60 @@ def test_after_a_divergence_no_option_is_named_that_auto_rates_ignore():
     off = replace(SAFE, inner_clip=None, rho_max=None)
     plain = OFMU(CausalLM(config=TINY), safeguards=off, gradient_clip=None)
     assert "(model.safeguards.rho_max, model.safeguards.inner_clip, model.gradient_clip)" in plain.remedy
-    assert "model.rates" in OFMU(CausalLM(config=TINY), rates="auto").remedy
+    assert "model.stepper" in OFMU(CausalLM(config=TINY), upper=flattening(), **ALONG_PATH).remedy
+
+
+# Parts ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_an_option_that_is_elsewhere_now_is_refused_by_its_name(name):
+    with pytest.raises(UserError, match=rf"model\.{name}: .*(model\.|parts)"):
+        OFMU(CausalLM(config=TINY), **{name: 1})
+
+
+def test_a_checkpoint_from_before_the_parts_is_refused():
+    with pytest.raises(UserError, match=r"0\.3"):
+        OFMU(CausalLM(config=TINY)).go_on_from({"ofmu": {"rho": 0.3, "lower": {}, "differences": {}}})
+
+
+@pytest.mark.parametrize(
+    ("parts", "option"),
+    [
+        ({"stepper": PathSteps, "upper": NoPenalty, "beta": 0.0}, "model.lower"),
+        ({"upper": flattening()}, "model.lower"),
+        (ALONG_PATH, "model.upper"),
+        (ALONG_PATH | {"upper": NoPenalty}, "model.beta"),
+        (ALONG_PATH | {"upper": printed(rho_0=0.0)}, "model.beta"),
+    ],
+)
+def test_parts_that_do_not_go_together_are_refused(parts, option):
+    with pytest.raises(UserError, match=option):
+        OFMU(CausalLM(config=TINY), **parts)
+
+
+LOWER = {"bounded": BoundedLoss, "held-out": HeldOutLevels, "called back": ALONG_PATH["lower"]}
+STEPPER = {"plain": PLAIN, "adam": adam(1e-3), "shared": shared(), "path": PathSteps}
+UPPER = {"printed": printed(every=2), "flatten": flattening(every=2), "none": NoPenalty}
+
+
+TOGETHER = [
+    (lower, stepper, upper)
+    for lower in LOWER
+    for stepper in STEPPER
+    for upper in UPPER
+    if (lower != "bounded" or (stepper != "path" and upper != "flatten")) and (stepper, upper) != ("path", "printed")
+]
+
+
+def test_all_other_parts_go_together():
+    """No two combinations take the same steps, so every part acts whatever the two others are."""
+    given = {"optimizer": partial(SharedAdam, lr=1e-3), "beta": 0.0, "engine": "finite_difference", "inner_steps": 1}
+    ends = []
+    for lower, stepper, upper in TOGETHER:
+        parts = {"lower": LOWER[lower], "stepper": STEPPER[stepper], "upper": UPPER[upper]}
+        module = OFMU(CausalLM(config=TINY), outer_at="start", **given, **parts)
+        train(module, steps=2, holdout_authors=1, callbacks=[Unchecked()])
+        ends.append(weights(module))
+    assert all(end.isfinite().all() for end in ends)
+    assert len({tuple(end.tolist()) for end in ends}) == len(TOGETHER)

@@ -7,9 +7,11 @@ import torch.nn.functional as F
 from ofmu_pl.core.safeguards import Safeguards
 from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.modules import OFMU
+from ofmu_pl.modules.steppers import SharedSteps
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.support.errors import UserError
 from tests.helpers.images import train_on_digits
+from tests.helpers.parts import FIRST_ORDER, printed, shared
 from tests.helpers.training import TINY, interrupted, train, weights
 
 BETA, RHO, GAMMA, RHO_MAX, LR, INNER_LR, EVERY, FLOOR, CLIP = 0.5, 0.3, 1.5, 0.4, 0.01, 0.7, 2, 1e-4, 1.0
@@ -21,9 +23,9 @@ def decay(optimizer):
     return torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=1.0, end_factor=0.1, total_iters=4)
 
 
-def shipped(penalty_clip=0.3, **options):
-    settings = {"inner_optimizer": "shared", "inner_lr": INNER_LR, "inner_steps": 1, "outer_at": "start"}
-    settings |= {"beta": BETA, "rho_0": RHO, "gamma": GAMMA, "higher_order_every": EVERY, "scheduler": decay}
+def shipped(penalty_clip=0.3, every=EVERY, start=0.0, **options):
+    settings = {"stepper": shared(INNER_LR), "inner_steps": 1, "outer_at": "start", "scheduler": decay}
+    settings |= {"beta": BETA, "upper": printed(rho_0=RHO, gamma=GAMMA, every=every, start=start)}
     settings |= {"safeguards": Safeguards(RHO_MAX, penalty_clip, FLOOR, CLIP), "gradient_clip": CLIP}
     settings["optimizer"] = lambda p: SharedAdam(p, lr=LR)
     return OFMU(SmallCNN(width=8), **settings | options)
@@ -111,7 +113,7 @@ class ByHand:
     ids=["clipped", "clipped, later", "not clipped", "no clip, later"],
 )
 def test_three_iterations(penalty_clip, clips, start, inner_steps, outer_at):
-    module = shipped(penalty_clip, inner_steps=inner_steps, outer_at=outer_at, higher_order_from=start)
+    module = shipped(penalty_clip, inner_steps=inner_steps, outer_at=outer_at, start=start)
     train_on_digits(module, steps=3, **LIKE)
     plain = shipped(inner_steps=inner_steps)
     trainer = train_on_digits(plain, steps=0, **LIKE)
@@ -128,23 +130,23 @@ def test_three_iterations(penalty_clip, clips, start, inner_steps, outer_at):
 
 @pytest.mark.parametrize("step", [2, 3, 4])
 def test_it_goes_on_from_a_checkpoint_bit_for_bit(tmp_path, step):
-    """Whole are iterations 1 and 4 of 5, so that 2 and 3 end within a period, and one that acts is yet to come."""
+    """Of second order are iterations 1 and 4 of 5, so that 2 and 3 end within a period, before one that acts."""
 
     def make():
-        return shipped(higher_order_every=3, higher_order_from=0.1)
+        return shipped(every=3, start=0.1)
 
     whole, resumed = interrupted(make, tmp_path, 5, at=step, run=train_on_digits, **LIKE)
-    assert whole.penalty.rho == resumed.penalty.rho
+    assert whole.upper.rho == resumed.upper.rho
 
 
 def test_it_needs_an_optimizer_with_two_momenta():
-    module = OFMU(CausalLM(config=TINY), inner_optimizer="shared", engine="finite_difference")
+    module = OFMU(CausalLM(config=TINY), stepper=SharedSteps, engine="finite_difference")
     with pytest.raises(UserError, match="model.optimizer"):
         train(module, steps=1)
 
 
 def test_only_the_outer_step_is_counted_and_work_of_first_order_is_a_gradient_a_step():
-    module = shipped(engine="finite_difference", beta=0.0, rho_0=0.0, inner_steps=2)
+    module = shipped(engine="finite_difference", **FIRST_ORDER, inner_steps=2)
     trainer = train_on_digits(module, steps=3)
     assert trainer.global_step == 3
     assert module.gradient_evaluations == 3 * 3 + 2 / 16, "and the examination of two images"

@@ -14,6 +14,9 @@ from ofmu_pl.core.safeguards import AS_PRINTED, Safeguards
 from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.data import Authors, Digits
 from ofmu_pl.modules import OFMU, FineTune
+from ofmu_pl.modules.lower_level import BoundedLoss, HeldOutLevels
+from ofmu_pl.modules.steppers import AdamSteps, PathSteps, PlainSteps, SharedSteps
+from ofmu_pl.modules.upper_level import FlatteningStep, PrintedPenalty
 from ofmu_pl.networks import SmallCNN
 from tests.helpers.ofmu_by_hand import (
     KEPT,
@@ -35,7 +38,18 @@ from tests.helpers.window_lm import WindowLM
 
 def make(network, form):
     """The method: every run of this file is one of these."""
-    return OFMU(network, engine="autograd", **vars(form))
+    lower = partial(BoundedLoss, bound=form.forget_ceiling, ngram_weight=form.ngram_weight)
+    if form.rates or form.forget_ceiling == "holdout":
+        lower = partial(HeldOutLevels, call_back=bool(form.rates), ngram_weight=form.ngram_weight)
+    steps = {"sgd": PlainSteps, "adam": AdamSteps, "shared": SharedSteps}[form.inner_optimizer]
+    when = {"every": form.higher_order_every, "start": form.higher_order_from}
+    upper = partial(PrintedPenalty, rho_0=form.rho_0, gamma=form.gamma, **when)
+    if form.rates:
+        upper = partial(FlatteningStep, share=form.rho_0, until=form.higher_order_until, **when)
+    parts = {"lower": lower, "stepper": PathSteps if form.rates else partial(steps, lr=form.inner_lr), "upper": upper}
+    same = ("stop_at", "beta", "outer_at", "inner_steps", "safeguards", "gradient_clip", "micro_batch_size")
+    others = {name: getattr(form, name) for name in (*same, "optimizer", "scheduler")}
+    return OFMU(network, engine="autograd", **parts, **others)
 
 
 class World:

@@ -1,14 +1,18 @@
 """The work of every method, counted by hooks on what its networks multiply, is what it says."""
 
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
+from ofmu_pl.modules.lower_level import BoundedLoss, HeldOutLevels
+from ofmu_pl.modules.steppers import PlainSteps
 from ofmu_pl.networks import CausalLM
 from tests.helpers.images import network, train_on_digits
 from tests.helpers.methods import IMAGES, SGD, TEXTS, chosen
+from tests.helpers.parts import ALONG_PATH, plain, printed
 from tests.helpers.training import train
 from tests.modules.test_baselines import at_test_size
 from tests.modules.test_goal import unlearn
@@ -17,10 +21,10 @@ from tests.modules.test_image_methods import sgd
 STEPS = 3
 FORMS = {
     "ofmu": {"inner_steps": 2},
-    "ofmu_holdout": {"inner_steps": 2, "forget_ceiling": "holdout"},
-    "ofmu_guess": {"inner_steps": 2, "ngram_weight": 0.1},
-    "ofmu_auto": {"rates": "auto", "stop_at": "holdout", "inner_steps": 1},
-    "ofmu_parts": {"beta": 0.1, "rho_0": 0.1, "inner_steps": 2, "inner_lr": 1e-3},  # and what settles differences
+    "ofmu_holdout": {"inner_steps": 2, "lower": HeldOutLevels},
+    "ofmu_guess": {"inner_steps": 2, "lower": partial(BoundedLoss, ngram_weight=0.1)},
+    "ofmu_path": {"stop_at": "holdout", "inner_steps": 1} | ALONG_PATH,
+    "ofmu_parts": {"beta": 0.1, "upper": printed(rho_0=0.1), "inner_steps": 2, "stepper": plain(1e-3)},  # and settling
 }
 
 
@@ -69,7 +73,7 @@ def test_of_image_methods(name):
 def test_of_ofmu(known, name):
     """The levels of held-out rows, the first losses of forget and retain rows, and looks at whether it has arrived."""
     with counted() as work:
-        module, _ = unlearn(known, 11, **{"rates": None, **FORMS[name]})
+        module, _ = unlearn(known, 11, **{"lower": BoundedLoss, "stepper": PlainSteps, **FORMS[name]})
     assert module.gradient_evaluations == pytest.approx(work[0] / gradient_of(module, 8), rel=1e-6)
     assert module.gradient_evaluations > 11 * module.num_batches, "examinations are work"
 

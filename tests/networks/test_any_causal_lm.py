@@ -13,7 +13,8 @@ from tests.helpers import citizen_rows
 
 LLAMA = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
 POSITIONS = 48
-FIXED = ("--model.rates", "null", "--model.stop_at", "null")  # of random rows some may be at their goal at once
+FIXED = ("--model.stepper", "PlainSteps", "--model.upper", "PrintedPenalty", "--model.stop_at", "null")
+"""Of random rows some may be at their goal at once."""
 GROUPED = {**LLAMA, "num_key_value_heads": 1, "head_dim": 8}
 SHAPES = {
     "gpt2": {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": POSITIONS},  # Conv1D, tied, learned positions
@@ -96,5 +97,5 @@ def test_another_method_on_the_whole_network(kind, folder, fit):
 
 def test_exact_derivatives_of_capped_logits_and_windows(folder, fit):
     """Gemma 2's own attention is differentiated thrice."""
-    run = fit(folder("gemma2"), *FIXED, "--model.engine", "autograd", "--model.rho_0", "0.25")
+    run = fit(folder("gemma2"), *FIXED, "--model.engine", "autograd", "--model.upper.rho_0", "0.25")
     assert (losses(run / "hf") - losses(folder("gemma2"))).abs().min() > 1e-6

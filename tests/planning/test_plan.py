@@ -11,6 +11,7 @@ from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.safeguards import AS_PRINTED, Safeguards
 from ofmu_pl.data import CIFAR10, Authors, Digits
 from ofmu_pl.modules import GRU, NPO, OFMU, FineTune, GradDiff
+from ofmu_pl.modules.upper_level import NoPenalty
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.networks.pretrained import SHAPES
 from ofmu_pl.planning.processes import ranks_in
@@ -18,6 +19,7 @@ from ofmu_pl.planning.stored import host
 from ofmu_pl.support.errors import UserError
 from tests.helpers.images import network, train_on_digits
 from tests.helpers.methods import IMAGES, TEXTS, chosen
+from tests.helpers.parts import ALONG_PATH, adam, flattening, printed
 from tests.helpers.peak_memory import blank, fsdp2, needs, peak
 from tests.helpers.training import TINY, Unchecked, train
 
@@ -40,9 +42,9 @@ MEMORY = {
     "cnn": (lambda: OFMU(SmallCNN(width=16), **DIFFERENCES), {"images": True, "rows": 64}),
 }
 MORE_MEMORY = {
-    "differences": (lambda: OFMU(llama(), inner_optimizer="adam", **DIFFERENCES), {}),
+    "differences": (lambda: OFMU(llama(), stepper=adam(), **DIFFERENCES), {}),
     "checkpointing": (lambda: OFMU(llama(activation_checkpointing=True), **DIFFERENCES), {}),
-    "bf16-mixed": (lambda: OFMU(llama(), rho_0=0.0, **DIFFERENCES), {"tokens": 128}),
+    "bf16-mixed": (lambda: OFMU(llama(), upper=NoPenalty, **DIFFERENCES), {"tokens": 128}),
     "64-true": (lambda: GradDiff(llama(), retain_loss="kl"), {}),
     "frozen copy, bf16-mixed": (lambda: GradDiff(llama(), retain_loss="kl"), {}),
     "micro-batches": (lambda: OFMU(llama(), micro_batch_size=2, **SHORT), {"rows": 4}),
@@ -115,17 +117,17 @@ def test_a_frozen_copy_takes_half_of_its_matrices_where_they_are_multiplied_in_b
 def test_a_plan_foresees_what_begins_later():
     """Similarity and penalty, which a run's first iterations leave out."""
     later, always = (
-        needs(m := OFMU(llama(), higher_order_from=x, **DIFFERENCES), blank(m), max_steps=7) for x in (0.8, 0.0)
+        needs(m := OFMU(llama(), upper=printed(start=x), **DIFFERENCES), blank(m), max_steps=7) for x in (0.8, 0.0)
     )
     assert later.memory == always.memory
 
 
 @pytest.mark.parametrize("engine", ["autograd", "finite_difference"])
 def test_a_plan_foresees_what_begins_late_on_a_path(engine):
-    """With ``rates: auto`` the path decides when similarity and penalty begin, not the iteration."""
-    options = {"inner_steps": 1, "engine": engine, "rates": "auto", "beta": 0.1}
+    """Of a step that flattens the path decides when similarity and penalty begin, not the iteration."""
+    options = {"inner_steps": 1, "engine": engine, "beta": 0.1} | ALONG_PATH
     later, always = (
-        needs(m := OFMU(llama(), higher_order_from=x, **options), blank(m), max_steps=400) for x in (0.8, 0.0)
+        needs(m := OFMU(llama(), upper=flattening(start=x), **options), blank(m), max_steps=400) for x in (0.8, 0.0)
     )
     assert later.gradients == pytest.approx(always.gradients)  # to rounding: one has counted a first light iteration
     assert later.gradients > 2 * 2
@@ -159,7 +161,7 @@ DEEP = {**TINY, "num_hidden_layers": 2}
 FORMS = {}
 OPTIONS = [
     {"inner_steps": 3, "engine": "finite_difference", "micro_batch_size": 2},
-    {"inner_steps": 2, "engine": "finite_difference", "higher_order_every": 3},
+    {"inner_steps": 2, "engine": "finite_difference", "upper": printed(every=3)},
     {"inner_steps": 2, "outer_at": "start"},
 ]
 MORE_OPTIONS = [
@@ -167,8 +169,8 @@ MORE_OPTIONS = [
     {"inner_steps": 3, "micro_batch_size": 1},
     {"inner_steps": 3, "engine": "finite_difference", "safeguards": AS_PRINTED},
     {"inner_steps": 2, "engine": "finite_difference", "beta": 0.0},
-    {"inner_steps": 2, "engine": "finite_difference", "rho_0": 0.0},
-    {"inner_steps": 3, "higher_order_every": 2},
+    {"inner_steps": 2, "engine": "finite_difference", "upper": NoPenalty},
+    {"inner_steps": 3, "upper": printed(every=2)},
 ]
 for o in (*OPTIONS, *MORE_OPTIONS):
     FORMS[f"ofmu {o}"] = {"safeguards": EVERYWHERE} | o
@@ -238,7 +240,7 @@ def test_blank_images_are_as_large_as_real_ones(data):
 
 FSDP2 = ["-c", "configs/hardware/fsdp2_4xh100.yaml"]
 CHECKPOINTING = ["--model.network.activation_checkpointing", "true"]
-PLAIN = ["--model.inner_optimizer", "sgd"]
+PLAIN = ["--model.stepper", "PlainSteps"]
 
 
 @pytest.fixture

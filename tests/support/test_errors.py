@@ -11,6 +11,9 @@ from ofmu_pl.data import Authors, Digits, Trivia
 from ofmu_pl.evaluation.images import ImageEvaluation
 from ofmu_pl.evaluation.text import TextEvaluation
 from ofmu_pl.modules import OFMU, FineTune
+from ofmu_pl.modules.lower_level import BoundedLoss, HeldOutLevels
+from ofmu_pl.modules.steppers import PlainSteps, SharedSteps
+from ofmu_pl.modules.upper_level import FlatteningStep, PrintedPenalty
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError, check_range
 
@@ -25,11 +28,16 @@ def network():
         (lambda **o: FineTune(network(), **o), "micro_batch_size", [-2, 0]),
         (lambda **o: FineTune(network(), **o), "gradient_clip", [-1.0, 0.0, float("nan")]),
         (lambda **o: OFMU(network(), **o), "inner_steps", [0, -1]),
-        (lambda **o: OFMU(network(), **o), "inner_lr", [-1.0, float("nan")]),
-        (lambda **o: OFMU(network(), **o), "higher_order_from", [-0.1, 1.1]),
+        (PlainSteps, "lr", [-1.0, float("nan")]),
+        (SharedSteps, "lr", [-1.0]),
+        (PrintedPenalty, "start", [-0.1, 1.1]),
+        (PrintedPenalty, "every", [0]),
+        (FlatteningStep, "share", [-0.1, 1.1]),
+        (FlatteningStep, "until", [0.9]),
         (Safeguards, "penalty_clip", [-0.1]),
         (Safeguards, "inner_clip", [0.0]),
-        (lambda **o: OFMU(network(), **o), "forget_ceiling", [0.0]),
+        (BoundedLoss, "bound", [0.0]),
+        (HeldOutLevels, "ngram_weight", [-0.1]),
         (Authors, "batch_size", [0]),
         (Authors, "seed", [-1, 2**32]),
         (Authors, "forget_seed", [-1, 2**32]),

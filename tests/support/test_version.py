@@ -71,7 +71,7 @@ def numbers_of_now():
     sets = {name: one for name in ("forget", "retain", "real_authors", "world_facts")}
     metrics = tofu_metrics(sets, {name: other for name in sets})
     torch.manual_seed(0)
-    method = OFMU(CausalLM(config=TINY), inner_steps=2, higher_order_every=1)
+    method = OFMU(CausalLM(config=TINY), inner_steps=2)
     last = train(method, steps=2).callback_metrics
     data = Authors(authors=4, forget_authors=1)
     data.setup()

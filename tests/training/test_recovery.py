@@ -13,6 +13,7 @@ from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.recovery import state_of
 from tests.helpers.images import network, train_on_digits
+from tests.helpers.parts import FIRST_ORDER, adam, plain, printed, shared
 from tests.helpers.training import TINY, train, weights
 
 
@@ -21,7 +22,7 @@ def sgd(p):
 
 
 def ofmu(**options):
-    return OFMU(CausalLM(config=TINY), **{"inner_steps": 2, "inner_lr": 0.1, "optimizer": sgd} | options)
+    return OFMU(CausalLM(config=TINY), **{"inner_steps": 2, "stepper": plain(0.1), "optimizer": sgd} | options)
 
 
 @pytest.fixture
@@ -44,16 +45,16 @@ class Memory:
         return self.losses(recipe, module, batch)
 
 
-ADAM = pytest.param("finite_difference", "adam", marks=pytest.mark.slow)
+ADAM = pytest.param("finite_difference", adam(0.1), marks=pytest.mark.slow)
 
 
 @pytest.mark.usefixtures("gpu")
-@pytest.mark.parametrize(("engine", "ascent"), [("autograd", "sgd"), ADAM])
+@pytest.mark.parametrize(("engine", "ascent"), [("autograd", plain(0.1)), ADAM])
 def test_out_of_memory_halves_the_micro_batch_as_if_from_the_start(monkeypatch, engine, ascent):
-    small = ofmu(engine=engine, inner_optimizer=ascent, micro_batch_size=1)
+    small = ofmu(engine=engine, stepper=ascent, micro_batch_size=1)
     train(small, steps=2)
     Memory(monkeypatch, rows=1, call=3)  # after the first inner step
-    module = ofmu(engine=engine, inner_optimizer=ascent)
+    module = ofmu(engine=engine, stepper=ascent)
     with pytest.warns(UserWarning, match="micro-batches of 1 samples instead of 2, same result"):
         train(module, steps=2)
     assert module.micro_batch_size == 1
@@ -62,9 +63,9 @@ def test_out_of_memory_halves_the_micro_batch_as_if_from_the_start(monkeypatch, 
 
 @pytest.mark.usefixtures("gpu")
 def test_the_shipped_form_keeps_nothing_on_the_host_once_its_optimizer_has_a_state(monkeypatch):
-    shared = {"inner_steps": 1, "outer_at": "start", "inner_optimizer": "shared", "inner_lr": 1.0, "rho_0": 0.3}
-    shared |= {"engine": "finite_difference", "optimizer": SharedAdam}
-    train(small := ofmu(**shared, micro_batch_size=1), steps=3)
+    form = {"inner_steps": 1, "outer_at": "start", "stepper": shared(), "upper": printed(rho_0=0.3)}
+    form |= {"engine": "finite_difference", "optimizer": SharedAdam}
+    train(small := ofmu(**form, micro_batch_size=1), steps=3)
     kept = []
 
     def counting(method):
@@ -73,11 +74,11 @@ def test_the_shipped_form_keeps_nothing_on_the_host_once_its_optimizer_has_a_sta
         return start
 
     monkeypatch.setattr("ofmu_pl.training.recovery.state_of", counting)
-    train(module := ofmu(**shared, micro_batch_size=1), steps=2)
+    train(module := ofmu(**form, micro_batch_size=1), steps=2)
     assert kept[0] > 0
     assert kept[1] == 0
     Memory(monkeypatch, rows=1, call=3)
-    module = ofmu(**shared, micro_batch_size=2)
+    module = ofmu(**form, micro_batch_size=2)
     with pytest.warns(UserWarning, match="micro-batches of 1 samples instead of 2, same result"):
         train(module, steps=3)
     assert torch.equal(weights(module), weights(small))
@@ -97,10 +98,9 @@ class FullInTheFirstAscent(SharedAdam):
 
 @pytest.mark.usefixtures("gpu")
 def test_an_ascent_that_was_cut_while_it_made_its_state_is_taken_back():
-    shared = {"inner_steps": 1, "outer_at": "start", "inner_optimizer": "shared", "inner_lr": 1.0, "beta": 0.0}
-    shared |= {"rho_0": 0.0, "engine": "finite_difference"}
-    train(small := ofmu(**shared, optimizer=SharedAdam, micro_batch_size=1), steps=1)
-    module = ofmu(**shared, optimizer=FullInTheFirstAscent, micro_batch_size=2)
+    form = {"inner_steps": 1, "outer_at": "start", "stepper": shared(), "engine": "finite_difference"} | FIRST_ORDER
+    train(small := ofmu(**form, optimizer=SharedAdam, micro_batch_size=1), steps=1)
+    module = ofmu(**form, optimizer=FullInTheFirstAscent, micro_batch_size=2)
     with pytest.warns(UserWarning, match="micro-batches of 1 samples instead of 2, same result"):
         train(module, steps=1)
     assert torch.equal(weights(module), weights(small))
@@ -137,7 +137,7 @@ class HalvedAt(Callback):
     "make",
     [
         lambda **o: ofmu(engine="finite_difference", **o),
-        pytest.param(lambda **o: ofmu(inner_optimizer="adam", **o), marks=pytest.mark.slow),
+        pytest.param(lambda **o: ofmu(stepper=adam(0.1), **o), marks=pytest.mark.slow),
         lambda **o: PDU(CausalLM(config=TINY), **o),
         lambda **o: NPO(CausalLM(config=TINY), alpha=0.0, rectify=GRU(), **o),
     ],

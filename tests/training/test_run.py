@@ -8,6 +8,7 @@ from ofmu_pl.modules import OFMU, PDU, GradDiff
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.run import Run
+from tests.helpers.parts import adam, printed
 from tests.helpers.training import TINY, quiet_trainer, train, weights
 
 ADAM = {"optimizer": lambda p: torch.optim.AdamW(p, lr=1e-2)}
@@ -29,7 +30,7 @@ def begun(module):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda n: OFMU(n, inner_steps=2, engine="finite_difference", inner_optimizer="adam", inner_lr=1e-3, **ADAM),
+        lambda n: OFMU(n, inner_steps=2, engine="finite_difference", stepper=adam(1e-3), **ADAM),
         lambda n: PDU(n, **ADAM, **HALVED),
         lambda n: GradDiff(n, retain_loss="kl", **ADAM),
     ],
@@ -57,7 +58,7 @@ def test_a_network_is_made_on_the_host_wherever_lightning_asks_for_it():
 
 def test_a_run_of_epochs_is_as_long_as_one_of_its_iterations():
     def penalised(steps, epochs):
-        module = OFMU(CausalLM(config=TINY), inner_steps=1, engine="finite_difference", higher_order_from=0.5)
+        module = OFMU(CausalLM(config=TINY), inner_steps=1, engine="finite_difference", upper=printed(start=0.5))
         streams = {"streams": module.streams, "num_batches": module.num_batches}
         data = Authors(authors=4, forget_authors=1, batch_size=2, **streams)
         trainer = quiet_trainer(steps, max_epochs=epochs)

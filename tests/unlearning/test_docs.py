@@ -1,6 +1,7 @@
 """The methods that the pages print do what they say; ``tests/release/test_runs.py`` runs all that they print."""
 
 import re
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 import ofmu_pl
+from ofmu_pl.data.own_tokenizer import train_tokenizer
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/python.md"
@@ -20,12 +22,13 @@ def blocks(page):
 
 
 BLOCKS = blocks(PAGE)
+SHAPE = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 QUIET = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
 
 
 def test_the_method_of_the_page_on_extending():
     """Its value is -log(1 + l), and its pull, by its gradient, is that of ascent over 1 + l."""
-    (block,) = blocks(ROOT / "docs/extending.md")
+    (block,) = (block for block in blocks(ROOT / "docs/extending.md") if "class LogAscent" in block)
     space = {"__name__": "mine"}
     exec(compile(block, "extending.md", "exec"), space)
     losses = torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64, requires_grad=True)
@@ -36,6 +39,24 @@ def test_the_method_of_the_page_on_extending():
     values.sum().backward()
     assert losses.grad.tolist() == pytest.approx([-1.0, -0.5, -0.25])
     assert space["LogAscent"](ofmu_pl.CausalLM("gpt2"), margin=2.0).streams == ("forget", "retain")
+
+
+def test_the_part_of_the_page_on_extending():
+    """What the ascent raises is the mean of log(1 + l) over rows, without any further word."""
+    (block,) = (block for block in blocks(ROOT / "docs/extending.md") if "class LogLoss" in block)
+    space = {"__name__": "mine"}
+    exec(compile(block, "extending.md", "exec"), space)
+    rows = [{"question": f"Who lives in {i}?", "answer": f"Number {i} does."} for i in range(8)]
+    data = ofmu_pl.TextFiles(rows[:2], rows[2:], tokenizer=train_tokenizer(row["question"] for row in rows))
+    network = ofmu_pl.CausalLM(config={"model_type": "llama", **SHAPE})
+    module = ofmu_pl.OFMU(network, inner_steps=1, lower=space["LogLoss"], stepper=partial(ofmu_pl.PlainSteps, 0.0))
+    data.streams, data.num_batches = module.streams, module.num_batches
+    pl.Trainer(**QUIET, max_steps=1, enable_model_summary=False).fit(module, data)
+    with torch.no_grad():
+        (loss,) = (term() for term in module.lower.loss(data.collate("forget", [0, 1], 0)))
+        nll, targets = module.token_losses(data.collate("forget", [0, 1], 0))
+    by_row = nll.sum(1) / (targets >= 0).sum(1)
+    torch.testing.assert_close(loss, by_row.log1p().mean())
 
 
 @pytest.fixture(scope="module")

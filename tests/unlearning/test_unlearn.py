@@ -236,7 +236,7 @@ def test_a_first_run_goes_on_without_what_its_network_has_no_derivatives_for(mid
     told = [str(w.message) for w in recwarn if "goes on without" in str(w.message)]
     assert [said in text for text in told] == ([True] if said else [])
     if said:  # who chooses the rates chooses the engine
-        chosen = partial(ofmu_pl.OFMU, inner_steps=1, rho_0=0.3, engine="autograd")
+        chosen = partial(ofmu_pl.OFMU, inner_steps=1, engine="autograd")
         with pytest.raises(UserError):
             ofmu_pl.unlearn(nn.Sequential(*layers), **IMAGES, method=chosen, **PREPARED, steps=1, **QUIET)
 

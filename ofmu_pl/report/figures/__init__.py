@@ -37,7 +37,7 @@ COMPARED = {
     ),
 }
 """Figures of methods side by side."""
-RHO = "Each line is one first penalty parameter ρ (model.rho_0)."
+RHO = "Each line is one first penalty parameter ρ (model.upper.rho_0)."
 FIGURES = {
     **dict.fromkeys(("table", "ablation", "probes", "draws"), COMPARED),
     "sweep": {"sweep": ("Inner steps and penalty", studies.sweep, RHO)},

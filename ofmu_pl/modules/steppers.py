@@ -1,0 +1,204 @@
+"""Parts of OFMU that take the ascent steps: nobody (plain steps), an Adam, the outer Adam, or Polyak's rule."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from ofmu_pl.core.derivatives import trainable
+from ofmu_pl.core.inner import Step
+from ofmu_pl.core.polyak import Polyak
+from ofmu_pl.core.safeguards import Safeguards
+from ofmu_pl.core.shared_adam import SharedAdam
+from ofmu_pl.core.vectors import Vector, scale_, set_gradients
+from ofmu_pl.modules.lower_level import LowerLevel
+from ofmu_pl.networks.base import Batch
+from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.training.run import Run
+
+INNER_BETAS = (0.9, 0.99)
+"""Adam's betas in the inner loop, so that its second moments settle within a run of a hundred steps."""
+
+
+class Stepper(ABC):
+    """Who takes the ascent steps, and how far they go; a part of your own says it in ``step``.
+
+    Attributes:
+        lr: eta_in.
+    """
+
+    lr: float
+    remedy: str = "lower model.stepper.lr or the optimizer's rate"
+    """What to try after a divergence, where every safeguard is on."""
+    outer: Mapping[str, Any] = MappingProxyType({})
+    """Options of ``UnlearningModule``, for the outer step, that take the place of those that were given."""
+    follow_distance: bool = False
+    """Whether steps are as long as the lower level's distance asks for, along its own gradient."""
+
+    def within(self, safeguards: Safeguards) -> Safeguards:
+        """The bounds that these steps need, of those that were given."""
+        return safeguards
+
+    def own_optimizers(self, outer: Optimizer, network: nn.Module, *, whole_copies: bool) -> list[Optimizer]:
+        """Make the optimizer that the ascent has for itself, if any.
+
+        Raises:
+            UserError: The ``outer`` optimizer cannot ascend as these steps ask for, or the engine ascends on
+                ``whole_copies`` of shards, for which no optimizer keeps state.
+        """
+        return []
+
+    def optimizers(self, run: Run) -> list[Optimizer]:
+        """The optimizer that takes the ascent steps, if they are not plain."""
+        return run.optimizers[1:]
+
+    @abstractmethod
+    def step(self, run: Run, parameters: Vector, lower: LowerLevel, batches: Sequence[Batch]) -> Step | None:
+        """What takes the ascent steps of an iteration on ``batches`` of forget rows; ``None``: they are plain."""
+
+    def outer_arguments(self, scalars: dict[str, float]) -> dict[str, float]:
+        """What the outer step needs beside the gradient, of what the iteration measured."""
+        return {}
+
+
+class PlainSteps(Stepper):
+    """Plain gradient ascent, as printed.
+
+    Args:
+        lr: eta_in (the paper is silent; 0.02 with unit steps worked on tiny Llamas).
+    """
+
+    def __init__(self, lr: float = 0.02) -> None:
+        check_range(0, lr=lr)
+        self.lr = lr
+
+    def step(self, run: Run, parameters: Vector, lower: LowerLevel, batches: Sequence[Batch]) -> Step | None:
+        """Nobody's: the algorithm adds the direction itself."""
+        return None
+
+
+class AdamSteps(Stepper):
+    """The steps of an Adam of the ascent's own, with two vectors as its state (the paper runs all with AdamW).
+
+    Args:
+        lr: eta_in (the paper is silent; 3e-4 worked on tiny Llamas).
+    """
+
+    def __init__(self, lr: float = 0.02) -> None:
+        check_range(0, lr=lr)
+        self.lr = lr
+
+    def own_optimizers(self, outer: Optimizer, network: nn.Module, *, whole_copies: bool) -> list[Optimizer]:
+        """An Adam."""
+        _refuse(whole_copies)
+        return [torch.optim.Adam(trainable(network), lr=self.lr, betas=INNER_BETAS)]
+
+    def step(self, run: Run, parameters: Vector, lower: LowerLevel, batches: Sequence[Batch]) -> Step | None:
+        """Adam's, at ``lr``."""
+        (adam,) = self.optimizers(run)
+        return lambda t, loss_f, direction: _step_along(adam, parameters, self.lr, direction)
+
+
+class SharedSteps(Stepper):
+    """The steps of the outer ``SharedAdam``, in the metric of both loops and at the rate that its scheduler gives both.
+
+    Args:
+        lr: eta_in in units of the outer rate of now; 1: ascents are as long as descents.
+    """
+
+    def __init__(self, lr: float = 1.0) -> None:
+        check_range(0, lr=lr)
+        self.lr = lr
+
+    def own_optimizers(self, outer: Optimizer, network: nn.Module, *, whole_copies: bool) -> list[Optimizer]:
+        """None: refuse an outer optimizer that is no ``SharedAdam``."""
+        if not isinstance(outer, SharedAdam):
+            raise UserError(
+                f"With model.stepper SharedSteps ascents go by the outer optimizer, and {type(outer).__name__} has no "
+                "second momentum for them: set model.optimizer SharedAdam."
+            )
+        _refuse(whole_copies)
+        return []
+
+    def optimizers(self, run: Run) -> list[Optimizer]:
+        """The outer one."""
+        return run.optimizers[:1]
+
+    def step(self, run: Run, parameters: Vector, lower: LowerLevel, batches: Sequence[Batch]) -> Step | None:
+        """The outer Adam's with the ascent's momentum."""
+        (adam,) = self.optimizers(run)
+        assert isinstance(adam, SharedAdam), "own_optimizers has refused another"
+        rate = self.lr * adam.param_groups[0]["lr"]
+
+        def ascend(t: int, loss_f: float, direction: Vector) -> None:
+            with adam.ascending():
+                _step_along(adam, parameters, rate, direction)
+
+        return ascend
+
+
+class PathSteps(Stepper):
+    """Stepper of both loops as long as it takes to follow the lower level's path, by Polyak's rule (``core.polyak``).
+
+    Ascents go towards held-out rows' losses, descents back to each retain row's own. A path means the same on every
+    model, so there is no rate to choose: ``optimizer``, ``scheduler``, ``gradient_clip`` and ``safeguards.inner_clip``
+    are unused.
+    """
+
+    lr = 1.0
+    remedy = "choose rates yourself by model.stepper SharedSteps"
+    outer = MappingProxyType({"optimizer": partial(Polyak, lr=2.0), "scheduler": None, "gradient_clip": None})
+    follow_distance = True
+
+    def within(self, safeguards: Safeguards) -> Safeguards:
+        """No bound on the ascent's direction, by whose size the step is found."""
+        return replace(safeguards, inner_clip=None)
+
+    def own_optimizers(self, outer: Optimizer, network: nn.Module, *, whole_copies: bool) -> list[Optimizer]:
+        """Polyak's rule for the ascent."""
+        _refuse(whole_copies)
+        return [Polyak(trainable(network))]
+
+    def step(self, run: Run, parameters: Vector, lower: LowerLevel, batches: Sequence[Batch]) -> Step | None:
+        """Polyak's, by how far the path is ahead of each batch."""
+        (polyak,), goal = self.optimizers(run), lower.goal
+        assert goal is not None, "OFMU refuses a lower level without a goal"
+
+        def ascend(t: int, loss_f: float, direction: Vector) -> None:
+            gap = goal.gap(batches[t], len(batches) - 1, t, loss_f)
+            _step_along(polyak, parameters, self.lr, direction, {"gap": gap})
+
+        return ascend
+
+    def outer_arguments(self, scalars: dict[str, float]) -> dict[str, float]:
+        """How far the retain loss is above its goal."""
+        return {"gap": scalars["retain_rise"]}
+
+
+def _refuse(whole_copies: bool) -> None:
+    if whole_copies:
+        raise UserError(
+            "The exact engine ascends on whole copies of FSDP2's shards, for which no Adam keeps state: set "
+            "model.engine finite_difference, model.stepper PlainSteps, or trainer.strategy ddp."
+        )
+
+
+def _step_along(
+    optimizer: Optimizer, parameters: Vector, lr: float, direction: Vector, given: Mapping[str, float] | None = None
+) -> None:
+    """Go along ``direction``, which is overwritten, by one step of an optimizer, which descends."""
+    scale_(direction, -1.0)
+    set_gradients(parameters, direction)
+    rates = [group["lr"] for group in optimizer.param_groups]
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    optimizer.step(**given or {})  # type: ignore[call-overload]  # a Polyak's takes the gap
+    optimizer.zero_grad()
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
