@@ -1,6 +1,7 @@
 """Classifiers of the user's own: weights in other programs' forms, what does not fit, and what a model is kept by."""
 
 import math
+import re
 from functools import partial
 
 import pytest
@@ -121,7 +122,7 @@ def test_weights_that_do_not_fit_are_refused_by_name(content, words, data, tmp_p
 @pytest.mark.parametrize("name", ["weights.pt", "weights.safetensors"])
 def test_a_file_that_is_no_file_of_weights(name, data, tmp_path):
     (tmp_path / name).write_bytes(b"no weights at all, but some text")
-    with pytest.raises(UserError, match="is no readable file of weights"):
+    with pytest.raises(UserError, match=rf"{re.escape(name)}.*readable"):
         Classifier(Own, path=str(tmp_path / name)).build(data, exact=False)
 
 
@@ -173,7 +174,7 @@ def test_what_a_trained_model_is_kept_by():
 
 
 def test_an_object_cannot_be_retrained():
-    with pytest.raises(UserError, match="cannot be trained from scratch: give Classifier its class"):
+    with pytest.raises(UserError, match="Classifier"):
         Classifier(Own()).untrained()
     assert Classifier(Own, path="x").untrained().path is None
 

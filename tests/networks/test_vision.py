@@ -86,13 +86,13 @@ def test_a_model_of_another_split_or_shape_is_refused(folder, recipe, options, w
 
 
 def test_missing_and_broken_folders_are_refused(folder, data, tmp_path):
-    with pytest.raises(UserError, match="holds no readable model"):
+    with pytest.raises(UserError, match="nowhere.*config.json"):
         network(path=str(tmp_path / "nowhere")).build(data, exact=False)
     (folder / "config.json").write_text("{")
-    with pytest.raises(UserError, match="holds no readable model"):
+    with pytest.raises(UserError, match="config.json"):
         network(path=str(folder)).build(data, exact=False)
     for kind in (SmallCNN, ResNet18):
-        with pytest.raises(UserError, match="width=0 is out of range"):
+        with pytest.raises(UserError, match="width=0"):
             kind(width=0)
-    with pytest.raises(UserError, match="set a multiple of 8"):
+    with pytest.raises(UserError, match="width 12"):
         SmallCNN(width=12)
