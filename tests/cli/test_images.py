@@ -92,8 +92,8 @@ def test_sigterm_while_the_originals_are_trained(monkeypatch, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--model.network.path", "MODEL", "--original", "null"], "The reference 'retrain' needs to know how"),
-        (["--evaluation.reference", "MODEL"], "was not trained on the retain split"),
+        (["--model.network.path", "MODEL", "--original", "null"], "'retrain'"),
+        (["--evaluation.reference", "MODEL"], "['forget', 'retain']"),
         (["-c", str(ROOT / "configs/methods/rmu.yaml")], "RMU is for text, and 'digits' holds images"),
         (["--evaluation", "TextEvaluation"], "set --evaluation ImageEvaluation"),
     ],

@@ -68,7 +68,7 @@ def test_a_share_of_the_training_images_will_do():
     ("options", "words"),
     [
         ({"forget_classes": [10]}, "data.forget_classes"),
-        ({"streams": ("forget", "alternative")}, "no split 'alternative'"),
+        ({"streams": ("forget", "alternative")}, "'alternative'"),
     ],
 )
 def test_bad_splits_are_refused(options, words):

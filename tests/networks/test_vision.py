@@ -70,11 +70,11 @@ def test_one_target_serves_every_forget_set(folder):
 @pytest.mark.parametrize(
     ("recipe", "options", "words"),
     [
-        (SmallCNN(width=8), {"split_seed": 1}, "belongs to another full split"),
-        (SmallCNN(width=8), {"validation_fraction": 0.2}, "belongs to another full split"),
-        (SmallCNN(width=16), {}, "has width 8, this run's network has 16"),
-        (SmallCNN(width=8, norm="batch"), {}, "has norm group, this run's network has batch"),
-        (ResNet18(width=8), {}, "has network SmallCNN, this run's network has ResNet18"),
+        (SmallCNN(width=8), {"split_seed": 1}, " full .*`split_seed`"),
+        (SmallCNN(width=8), {"validation_fraction": 0.2}, " full .*`split_seed`"),
+        (SmallCNN(width=16), {}, "width 8, .* 16"),
+        (SmallCNN(width=8, norm="batch"), {}, "norm group, .* batch"),
+        (ResNet18(width=8), {}, "SmallCNN, .* ResNet18"),
     ],
 )
 def test_a_model_of_another_split_or_shape_is_refused(folder, recipe, options, words):
