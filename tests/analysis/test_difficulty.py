@@ -120,7 +120,7 @@ def test_images(tmp_path):
     wanted = cosine(first, second)
     np.testing.assert_allclose([s["cosine"]["target"] for s in result["samples"]], wanted, atol=1e-5)
     np.testing.assert_allclose([s["cosine"]["same"] for s in result["samples"]], wanted, atol=1e-5)
-    with pytest.raises(UserError, match="holds no image classifier"):
+    with pytest.raises(UserError, match="config.json"):
         analyse(data, a, tmp_path, {})
     config = tmp_path / "config.yaml"
     options = "{forget_classes: [0], train_items: 200, augment: true}"

@@ -131,10 +131,10 @@ def test_frozen_parameters_do_not_count_and_no_gradient_has_no_direction():
 
 def test_nothing_and_broken_weights_are_refused():
     module = nn.Linear(4, 3).double()
-    with pytest.raises(UserError, match="no sample to take a mean gradient of"):
+    with pytest.raises(UserError, match="split"):
         mean_gradient(SmallCNN(), module, [])
     module.weight.data[0, 0] = math.nan
-    with pytest.raises(UserError, match="not finite"):
+    with pytest.raises(UserError, match="finite"):
         mean_gradient(SmallCNN(), module, [points()])
 
 
@@ -176,7 +176,7 @@ def test_a_cosine_is_1_with_itself_and_sees_directions_only():
 
 
 def test_what_cannot_be_compared_is_refused():
-    with pytest.raises(UserError, match="same architecture"):
+    with pytest.raises(UserError, match=r"\(3, 4\).*\(3, 5\)"):
         cosine(torch.ones(3, 4), torch.ones(3, 5))
-    with pytest.raises(UserError, match="no sample to embed"):
+    with pytest.raises(UserError, match="split"):
         embed(SmallCNN(), SmallCNN(width=8).body(1, 6), [])

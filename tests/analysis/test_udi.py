@@ -66,5 +66,5 @@ def test_ranks_alone_matter():
 def test_what_does_not_vary_has_no_correlation():
     assert math.isnan(spearman(np.ones(5), np.arange(5)).value)
     for x, y in ((np.arange(2), np.arange(2)), (np.arange(4), np.arange(5))):
-        with pytest.raises(UserError, match="three pairs or more"):
+        with pytest.raises(UserError, match=rf"{len(x)}\D+{len(y)}"):
             spearman(x, y)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ofmu_pl import DepthScore
-from ofmu_pl.attacks.depth_score import _lost, entities_of, narrowed
+from ofmu_pl.attacks.depth_score import THRESHOLD, _lost, entities_of, narrowed
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.support.errors import UserError
@@ -118,9 +118,9 @@ def test_spans_by_characters(subjects, answer, prefix, entity, covered):
 
 def test_what_is_lacking_is_refused(subjects, tmp_path):
     subject = subjects["target"]
-    with pytest.raises(UserError, match="no retrained"):
+    with pytest.raises(UserError, match="depth_score"):
         DepthScore().run(replace(subject, others={"target": subject.recipe}), 0)
-    with pytest.raises(UserError, match="another retrained model"):
+    with pytest.raises(UserError, match=str(THRESHOLD)):
         DepthScore().run(replace(subject, others=dict.fromkeys(("target", "retrained"), subject.recipe)), 0)
     (tmp_path / "other.json").write_text('[{"question": "Who?", "prefix": "", "entity": "he"}]')
     with pytest.raises(UserError, match="attacks.entities"):

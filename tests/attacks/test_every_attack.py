@@ -10,7 +10,20 @@ import torch
 from transformers import LlamaModel
 
 import ofmu_pl
-from ofmu_pl import RTT, Attack, LinearProbe, LogitLens, Prompts, Prune, Quantise, Relearn, Sample
+from ofmu_pl import (
+    RTT,
+    Attack,
+    Confidence,
+    DepthScore,
+    LinearProbe,
+    LogitLens,
+    Prompts,
+    Prune,
+    Quantise,
+    Relearn,
+    Sample,
+    Traces,
+)
 from ofmu_pl.support.errors import UserError
 from tests.helpers.memorised_models import Made
 
@@ -26,6 +39,8 @@ def small(attack, **more):
 SHOWN = [getattr(ofmu_pl, name) for name in ofmu_pl.__all__]
 KINDS = [x for x in SHOWN if isinstance(x, type) and issubclass(x, Attack) and x is not Attack]
 MADE = [small(kind) for kind in KINDS]
+UNDRAWN = (Confidence, DepthScore, LinearProbe, LogitLens, Prune, Quantise, Traces)
+"""Attacks that find the same at every seed."""
 SLOW = [pytest.param(small(Relearn, source=x), marks=pytest.mark.slow) for x in ("retain", "questions", "form")]
 
 
@@ -42,7 +57,7 @@ def test_an_attack_takes_the_gradients_that_it_declares_and_finds_the_same_again
     assert attack.gradients == sum(taken) == found.gradients
     assert taken
     assert attack.run(subjects["target"], seed=0) == found
-    if "nothing is drawn" in attack.run.__doc__:
+    if isinstance(attack, UNDRAWN):
         assert attack.run(subjects["target"], seed=5) == found
     json.dumps(asdict(found))  # a finding is kept as JSON
 

@@ -42,7 +42,7 @@ def test_choices_have_one_form(subjects):
         ((one, other),) = choices_of(data, [row | more], "probe")
         texts = [data.tokenizer.decode([x for x in e.labels if x != IGNORED]) for e in (one, other)]
         assert right in texts[0]
-        assert "It is she." in texts[1]
+        assert row["perturbed_answer"][0] in texts[1]
 
 
 def test_the_choice_is_the_least_loss(subjects):

@@ -119,7 +119,7 @@ def test_pairs_of_a_file(free, tmp_path, monkeypatch):
     rows = {len(finding.rows["prompts_rouge"]) for finding in found}
     assert rows == {len(subject.data.splits["forget"])}, "each model's best way asks for the same facts"
     write(tmp_path, questions[1:], ["1. a 2. b"])
-    with pytest.raises(UserError, match="No pair in .* has a forgotten question"):
+    with pytest.raises(UserError, match="'text'.*attacks.pairs"):
         Prompts(pairs=str(tmp_path)).run(subject, 0)
 
 

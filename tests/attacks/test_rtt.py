@@ -87,11 +87,11 @@ def test_what_is_asked_is_not_what_is_shown(subjects, monkeypatch):
 
 def test_what_cannot_be_is_one_sentence(subjects):
     subject = subjects["target"]
-    with pytest.raises(UserError, match="one forgotten row"):
+    with pytest.raises(UserError, match="Relearn"):
         sides(1, 0.5, 0)
 
     class Other:
         name, splits, evaluation_sets = "other", subject.data.splits, {}
 
-    with pytest.raises(UserError, match="are not the questions of its forget split"):
+    with pytest.raises(UserError, match="'other'.*'rtt'"):
         RTT().run(replace(subject, data=Other()), 0)

@@ -72,7 +72,7 @@ def test_recalls_of_samples():
 
 def test_rows_without_questions_are_refused(free):
     documents = SimpleNamespace(name="documents", splits={"forget": [{"tokens": [1, 2]}]})
-    with pytest.raises(UserError, match="The rows of 'documents' are no questions"):
+    with pytest.raises(UserError, match="'documents'.*Quantise"):
         Sample().run(replace(free["target"], data=documents), 0)
 
 

@@ -30,7 +30,7 @@ def test_an_exported_model_has_a_card_and_loads(fit, models):
         assert hash_ in card
         assert hash_ in page
     assert all(f"<code>{name}</code>" in page and f"`{name}`" in card for name in results.metrics)
-    assert "retrained model</th>" in page
+    assert page.count("<th scope=col") == 10, "one more with a retrained model"
     assert str(models / "target/latest/hf") in page
     assert str(models) not in card, "a path is nobody's business outside the house"
 
@@ -57,7 +57,6 @@ def test_no_row_is_in_them_unless_asked_for(fit):
         assert text not in shown_card
         assert text not in html.unescape(page)
     assert sum(text in html.unescape(shown) for text in wanted) >= 10
-    assert "there was no retrained model" in page
 
 
 def test_a_run_that_was_stopped_before_it_told_does_so_when_it_goes_on(fit, monkeypatch):

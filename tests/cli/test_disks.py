@@ -66,7 +66,7 @@ def test_a_run_says_that_its_folder_is_gone(refused, fit, monkeypatch, step, wha
         add(self, number, values)
 
     monkeypatch.setattr(RunRecord, "add", removed)
-    assert "is not there" in refused("--export.folder", "hf")
+    assert str(fit.logs / "authors/ofmu") in refused("--export.folder", "hf")
 
 
 @pytest.mark.parametrize(("command", "code"), list(cases(["attack", "report", "purge"])))

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -47,21 +48,21 @@ def test_what_the_system_refuses_is_one_sentence(monkeypatch, capsys, said):
 
 def test_other_errors_of_ours_keep_their_traceback(monkeypatch):
     def command(_):
-        raise RuntimeError("a mistake of ours")
+        raise RuntimeError("ours")
 
     monkeypatch.setitem(commands.OTHERS, "configs", command)
-    with pytest.raises(RuntimeError, match="a mistake of ours"):
+    with pytest.raises(RuntimeError, match="ours"):
         commands.main(["configs"])
 
 
 def test_reference_of_another_split(refused, models, tmp_path):
     reference = models / "retrained/latest/hf"
     text = refused("--evaluation.reference", str(reference), "--data.forget_authors", "2")
-    assert "belongs to another retain split" in text
+    assert re.search(f"'{reference}' .*retain .*hash", text)
     text = refused("--evaluation.reference", str(models / "target/latest/hf"))
-    assert "was not trained on the retain split but on ['full']" in text
+    assert "['full']" in text
     text = refused("--evaluation.reference", str(tmp_path / "reference.json"))
-    assert "is missing or is no file that a run wrote" in text
+    assert f"'{tmp_path}/reference.json'" in text
     assert "model.network.path" not in refused("--evaluation.reference", "./nowhere")
 
 
@@ -72,7 +73,7 @@ def test_reference_scored_otherwise(refused, fit, models, tmp_path):
     for name, value in {"hashes": hashes, "dtype": "bfloat16", "template_hash": "0"}.items():
         facts = content["evaluation"] | {name: value}
         changed.write_text(json.dumps(content | {"evaluation": facts}))
-        said = {"hashes": "forget_eval", "template_hash": "another prompt template"}.get(name, name)
+        said = {"hashes": "forget_eval", "template_hash": "template"}.get(name, name)
         assert said in refused("--evaluation.reference", str(changed), command="validate")
 
 
@@ -83,7 +84,7 @@ def test_open_unlearning_log_of_other_rows_or_prompts(refused, fit, models, tmp_
     changed = tmp_path / "TOFU_EVAL.json"
     shutil.copy(folder / "samples.key", tmp_path)
     item = log["forget_Q_A_ROUGE"]["value_by_index"]["0"]
-    for field, message in (("input", "another prompt template"), ("ground_truth", "another forget_eval split")):
+    for field, message in (("input", "template"), ("ground_truth", "forget_eval")):
         item[field], kept = "Something else", item[field]
         changed.write_text(json.dumps(log))
         item[field] = kept
@@ -92,7 +93,7 @@ def test_open_unlearning_log_of_other_rows_or_prompts(refused, fit, models, tmp_
 
 def test_a_model_folder_that_is_not_there_is_no_hub_id(refused, tmp_path):
     text = refused("--model.network.path", str(tmp_path / "model"), command="plan")
-    assert f"The folder '{tmp_path}/model' does not exist" in text
+    assert f"folder '{tmp_path}/model'" in text
 
 
 def test_a_folder_of_adapters_must_be_merged_first(refused, models, tmp_path):
@@ -100,7 +101,7 @@ def test_a_folder_of_adapters_must_be_merged_first(refused, models, tmp_path):
     add_adapters(load_pretrained(str(target), "sdpa"), {"r": 2}).save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(target / name, folder)
-    assert "merge the adapters" in refused("--model.network.path", str(folder))
+    assert "adapter_config.json" in refused("--model.network.path", str(folder))
 
 
 def test_a_nan_loss_in_the_third_iteration_ends_a_first_run(refused, monkeypatch, fit):
@@ -125,7 +126,9 @@ def test_a_divergence_after_a_resume_names_the_good_checkpoint_of_before(refused
     good = run / "checkpoints/step=1.ckpt"
     assert f"last good checkpoint is '{good}'" in refused("--ckpt_path", "last")
     good.write_bytes(good.read_bytes()[:-1000])
-    assert "there is no good checkpoint yet" in refused("--ckpt_path", "last")
+    text = refused("--ckpt_path", "last")
+    assert "iteration" in text
+    assert str(good) not in text
 
 
 def test_a_checkpoint_of_another_network(refused, fit, tmp_path):
@@ -139,8 +142,9 @@ def test_a_checkpoint_of_another_network(refused, fit, tmp_path):
     weights["network.model.norm.weigh"] = weights.pop(name)
     torch.save(content, named := tmp_path / "step=2.ckpt")
     text = refused("--ckpt_path", str(shaped), command="validate")
-    assert f"'{shaped}' is of another network (model.norm.weight is [32] there, [16] here)" in text
-    assert "model.norm.weigh is [32] there, missing here" in refused("--ckpt_path", str(named), command="validate")
+    assert re.search(rf"'{shaped}' .*\(model\.norm\.weight .*\[32\].*\[16\]", text)
+    text = refused("--ckpt_path", str(named), command="validate")
+    assert re.search(rf"'{named}' .*model\.norm\.weigh .*\[32\]", text)
 
 
 def test_a_checkpoint_of_other_data_or_another_measurement(refused, fit, tmp_path):
@@ -149,9 +153,9 @@ def test_a_checkpoint_of_other_data_or_another_measurement(refused, fit, tmp_pat
     own = tofu_files(tmp_path / "a")
     go_on = ["--ckpt_path", str(fit(*same, own) / "checkpoints/step=1.ckpt"), *same]
     other = tofu_files(tmp_path / "b", retain90=[{"question": "Who else?", "answer": "Me."}])
-    assert "made with other data (split 'retain'" in refused(*go_on, other)
+    assert "(split 'retain'" in refused(*go_on, other)
     text = refused(*go_on, own, "--trainer.max_steps", "2", "--evaluation.max_new_tokens", "3")
-    assert "scored with max_new_tokens" in text
+    assert "max_new_tokens" in text
 
 
 @pytest.mark.parametrize("written", ["network, margin: float = 4.0", "network, **kwargs"])

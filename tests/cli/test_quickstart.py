@@ -63,8 +63,8 @@ def test_it_goes_on_where_it_was_and_stops_where_a_step_fails(steps, tmp_path, c
     with pytest.raises(SystemExit):
         main(["quickstart", "--seed", "3", "--logs", str(tmp_path)])
     told = capfd.readouterr()
-    assert "done before" in told.out
-    assert "start quickstart again" in told.err
+    assert "quickstart-seed3/target/latest/hf" in told.out
+    assert "quickstart" in told.err
     assert [words[words.index("--method") + 1] for words in steps] == ["retrained", "ofmu"]
     assert all(words[-2:] == ["--seed_everything", "3"] for words in steps)
 

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -42,7 +43,7 @@ def test_the_line_again_on_a_finished_run(fit, capsys, how):
     capsys.readouterr()
     fit(*LAST, "--trainer.max_steps", "2")
     assert capsys.readouterr().out == f"finished: see {run}\n"
-    with pytest.warns(UserWarning, match="other evaluation settings") as warned:
+    with pytest.warns(UserWarning, match="`validate`") as warned:
         fit(*LAST, "--trainer.max_steps", "2", "--evaluation.max_new_tokens", "3")
     assert len(warned) == 1
     assert names(run) == ["latest", "version_0"]
@@ -52,7 +53,7 @@ def test_the_line_again_on_a_finished_run(fit, capsys, how):
 def test_a_finished_run_of_a_newer_version_is_not_gone_on_with(fit, refused):
     run = fit(*LAST, "--trainer.max_steps", "1")
     (run / "results.json").write_text(json.dumps({**read(run), "schema": 99}))
-    assert "is of schema 99, which a newer ofmu_pl wrote" in refused(*LAST, "--trainer.max_steps", "1")
+    assert "schema 99" in refused(*LAST, "--trainer.max_steps", "1")
     assert names(run) == ["latest", "version_0"]
 
 
@@ -95,7 +96,7 @@ def test_a_disk_that_is_full_at_every_stage_of_the_end(fit, refused, folder, mon
         name, broken = STAGES[stage]
         with monkeypatch.context() as patch:
             patch.setattr(name, broken)
-            assert "is full: free some space" in refused(*LAST, *options), stage
+            assert "full:" in refused(*LAST, *options), stage
         assert names(run) == ["version_0"], "no folder more, and latest names those with results only"
         assert not (run / "results.json").exists()
         if stage == "the evaluation":
@@ -136,12 +137,12 @@ def test_a_run_whose_time_was_over_is_evaluated(fit, refused, monkeypatch):
 
 
 def test_a_run_without_an_iteration_has_not_succeeded(refused):
-    assert "ended before its first iteration" in refused("--trainer.max_time", "00:00:00:00")
+    assert "trainer.max_time" in refused("--trainer.max_time", "00:00:00:00")
 
 
 def test_last_does_not_know_where_another_logger_keeps_checkpoints(refused, tmp_path):
     logger = ["--trainer.logger", "CSVLogger", "--trainer.logger.save_dir", str(tmp_path)]
-    assert "trainer.logger puts checkpoints elsewhere" in refused(*LAST, *logger)
+    assert re.search(r"--ckpt_path .*trainer\.logger", refused(*LAST, *logger))
 
 
 @pytest.mark.parametrize("option", ["--evaluation.reference", "--model.network.path"])

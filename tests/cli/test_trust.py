@@ -152,7 +152,7 @@ def test_a_list_runs_no_command(command, how, tmp_path, mark, monkeypatch, capsy
     assert ("is no option that a run" in the_error(capsys)) == (how != "value")
     if how == "value":
         (log,) = (tmp_path / "logs").rglob("log.txt")
-        assert "'subprocess.getoutput' is of no package" in log.read_text()
+        assert re.search("'subprocess.getoutput' .*package", log.read_text())
     assert not mark.exists()
 
 
@@ -224,7 +224,7 @@ def test_no_code_beside_a_configuration_is_run(tmp_path, mark, monkeypatch, caps
     (tmp_path / place / "config.yaml").write_text(text.replace("class_path: Authors", f"class_path: {path}"))
     with pytest.raises(SystemExit):
         main([command, "--config", f"{place}/config.yaml"])
-    assert "is of no package that options may name" in the_error(capsys)
+    assert re.search(f"'{path}' .*package", the_error(capsys))
     assert not mark.exists()
 
 
@@ -374,7 +374,7 @@ def test_workers_trust_no_more_than_the_line(command, tmp_path, monkeypatch, mar
     with pytest.raises(SystemExit):
         main([command, "--config", "list_dl/r.yaml", "--logs", "logs"])
     (log,) = (tmp_path / "logs").rglob("log.txt")
-    assert "is of no package that options may name" in log.read_text()
+    assert re.search("'list_dl.evil.Evil' .*package", log.read_text())
     assert not mark.exists()
 
 
@@ -390,7 +390,7 @@ def test_an_attacked_run_has_nothing_downloaded(models, tmp_path, monkeypatch, c
     (run / "config.yaml").write_text(yaml.safe_dump(config))
     with pytest.raises(SystemExit):
         main(["attack", "--attacks", "[Confidence]", "--runs", str(run)])
-    assert "would be downloaded" in the_error(capsys)
+    assert "downloaded" in the_error(capsys)
     assert not (tmp_path / "outside").exists()
 
 

@@ -1,12 +1,14 @@
 """Evaluation without training: any model's folder, references of three kinds, a cache, several ranks."""
 
 import json
+import re
 import shutil
 
 import pytest
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
+from ofmu_pl.metrics.nearness import WORDS
 from tests.cli.conftest import renumber
 from tests.helpers.process import two_ranks
 
@@ -57,7 +59,7 @@ def test_evaluating_a_retrained_model_writes_a_reference_file(fit, models):
 def test_a_checkpoint_that_is_not_there_is_not_measured(refused):
     """``last`` begins a run of fit where there is none yet; what has no weights of its own has nothing to measure."""
     said = refused("--method", "another", "--ckpt_path", "last", command="validate")
-    assert "authors/another' that could be measured" in said
+    assert "authors/another'" in said
 
 
 def test_a_quick_look_at_some_rows(validate, refused, models):
@@ -66,7 +68,7 @@ def test_a_quick_look_at_some_rows(validate, refused, models):
     assert [read(folder)["metrics"]["forget_Q_A_Prob"]["n"] for folder in (whole, quick)] == [8, 3]
     assert read(quick)["provenance"]["rows"] == read(quick, "reference.json")["evaluation"]["rows"] == 3
     words = ["--evaluation.reference", str(whole / "reference.json"), "--evaluation.rows", "3"]
-    assert "was scored with rows None, this run has 3" in refused(*words, command="validate")
+    assert re.search("rows None,.* 3", refused(*words, command="validate"))
 
 
 def test_open_unlearning_s_definition_writes_its_logs_and_reads_them(validate, models):
@@ -138,11 +140,12 @@ def test_a_second_retrained_model_sets_the_noise(fit, validate, refused, models,
     noise = read(validate("--model.network.path", second, "--evaluation.reference", retrained))["metrics"]
     assert found["metrics"]["forget_distance"]["target"] == noise["forget_distance"]["value"] > 0
     assert found["provenance"]["second_reference"] == second
-    assert "second retrained model" in (folder / "audit.html").read_text()
+    page = (folder / "audit.html").read_text()
+    assert any(said in page for said in WORDS["beyond"])
     alone = read(fit(*references[:2]))["metrics"]
     assert alone["forget_nearer"] == found["metrics"]["forget_nearer"]
     assert not {"forget_beyond", "retain_distance"} & alone.keys()
-    assert "another seed" in refused(*references, retrained, command="validate")
+    assert "evaluation.second_reference" in refused(*references, retrained, command="validate")
     assert "evaluation.reference" in refused("--evaluation.second_reference", second)
 
 
@@ -153,5 +156,5 @@ def test_a_reference_that_knows_less_than_nothing_is_remarked(validate, changed)
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
     found = read(validate("--evaluation.reference", changed(broken)))
-    assert "worse than chance on retained rows" in found["remark"]
-    assert "worse than chance" not in (read(validate()).get("remark") or "")
+    assert "chance" in found["remark"]
+    assert "chance" not in (read(validate()).get("remark") or "")

@@ -21,7 +21,7 @@ def test_aliases_that_would_fill_the_memory(how):
         "itself": ("[*a0]", "[{0}]"),
     }[how]
     lines = [f"a0: &a0 {one.format()}", *(f"a{i}: &a{i} {many.format(f'*a{i - 1}')}" for i in range(1, 40))]
-    with pytest.raises(UserError, match="aliases .* larger than 100000 nodes"):
+    with pytest.raises(UserError, match="aliases .* 100000 "):
         load_yaml("\n".join(lines))
 
 
@@ -71,7 +71,7 @@ def test_a_file_that_would_hold_a_command_up_is_refused(how, command, tmp_path, 
 )
 def test_a_key_that_stands_twice_is_refused(text, tmp_path):
     (tmp_path / "x.yaml").write_text(text)
-    with pytest.raises(UserError, match="twice in what begins in line"):
+    with pytest.raises(UserError, match=r"x\.yaml.* twice .*\d"):
         read_yaml(tmp_path / "x.yaml")
     (tmp_path / "x.yaml").write_text("a: {x: 1}\nb: {x: 1}\n1: a\n'1': b\n")
     assert read_yaml(tmp_path / "x.yaml")["b"] == {"x": 1}

@@ -53,15 +53,15 @@ def test_an_encoder_says_what_it_cuts(tmp_path, tokenizer):
 def test_a_cut_row_that_must_be_forgotten_is_refused_unless_allowed(tmp_path, tokenizer, split):
     more = {"paraphrased_answer": "It.", "perturbed_answer": ["No.", "Not."]} if split.endswith("perturbed") else {}
     changes = {split: [long_row(**more)]}
-    with pytest.raises(UserError, match=r"longer than 64 tokens \(1 of 1 in forget.*`data.max_length=\d+`"):
+    with pytest.raises(UserError, match=r"64.*\(1 of 1 in forget.*`data.max_length=\d+`"):
         made(tmp_path, tokenizer, changes)
-    with pytest.warns(UserWarning, match="Cut at 64 tokens: 1 of 1 rows of forget"):
+    with pytest.warns(UserWarning, match="64.* 1 of 1 .*forget"):
         made(tmp_path, tokenizer, changes, allow_cut=True)
 
 
 def test_other_cut_rows_are_counted_and_said(tmp_path, tokenizer):
     rows = [long_row(), {"question": "Who?", "answer": "You."}]
-    with pytest.warns(UserWarning, match=r"1 of 2 rows of retain \(the longest has \d+\)"):
+    with pytest.warns(UserWarning, match=r"1 of 2 .*retain \(.*\d+\)"):
         data = made(tmp_path, tokenizer, {"retain90": rows})
     assert (data.lengths["retain"].rows, data.lengths["retain"].cut, data.lengths["retain"].read) == (2, 1, 64)
     assert data.lengths["forget"].cut == data.lengths["retain_eval"].cut == 0
@@ -76,9 +76,7 @@ def test_rows_longer_than_the_models_positions(tmp_path, tokenizer, kind):
     data = made(tmp_path, tokenizer, {"retain90": [long_row()]})
     config = {"model_type": kind, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16}
     config |= {"intermediate_size": 16} if kind == "llama" else {}
-    with pytest.raises(
-        UserError, match="longest row of retain has 64 tokens, and the model has 40 .*`max_length=40` or less"
-    ):
+    with pytest.raises(UserError, match=r"retain .*64 .* 40 .*\(max_position_embeddings\).*`max_length=40`"):
         CausalLM(config={**config, "max_position_embeddings": 40}).build(data, exact=False)
     CausalLM(config={**config, "max_position_embeddings": 64}).build(data, exact=False)
 
@@ -88,7 +86,7 @@ def test_tokens_that_the_model_has_no_embedding_of(tmp_path, tokenizer):
     data = made(tmp_path, tokenizer)
     top = max(x.top_token for x in data.lengths.values())
     check_readable(GPT2Config(vocab_size=top + 1), data)
-    with pytest.raises(UserError, match=f"token of number {top}, and the model knows {top} tokens .*own `tokenizer`"):
+    with pytest.raises(UserError, match=rf"{top}\D+{top} .*\(vocab_size\).*`tokenizer`"):
         check_readable(GPT2Config(vocab_size=top), data)
 
 

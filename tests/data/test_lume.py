@@ -71,17 +71,17 @@ def test_tasks_are_chosen_and_never_seen_rows_given(folder):
     data = made(path, tasks=["task2"], holdout=f"{path}/unseen.jsonl", batch_size=1)
     assert [r["question"][0] for r in data.splits["forget"]] == ["3", "4"]
     assert [r["question"][0] for r in data.splits["holdout"]] == ["9"]
-    with pytest.raises(UserError, match="1 of 1 holdout rows are in the forget split too"):
+    with pytest.raises(UserError, match="1 of 1 holdout .*forget"):
         made(path, tasks=["task2"], holdout=f"{path}/known.jsonl", batch_size=1)
 
 
 @pytest.mark.parametrize(
     ("files", "options", "message"),
     [
-        ({}, {"tasks": ["Task3"]}, "has no rows of task3: choose data.tasks among task1, task2"),
-        ({"forget": [{"id": "x", "input": "a", "output": "b", "task": "Task1"}]}, {}, "is none of LUME's"),
-        ({"retain": [row(1), row(2, answer=" ")]}, {}, "Line 2 of .*retain.jsonl' has no text in 'output'"),
-        ({}, {"holdout": "nowhere.jsonl"}, "'nowhere.jsonl' is missing"),
+        ({}, {"tasks": ["Task3"]}, "task3.*data.tasks .*task1, task2"),
+        ({"forget": [{"id": "x", "input": "a", "output": "b", "task": "Task1"}]}, {}, "Line 1 of .*forget.* 'id'"),
+        ({"retain": [row(1), row(2, answer=" ")]}, {}, "Line 2 of .*retain.jsonl'.* 'output'"),
+        ({}, {"holdout": "nowhere.jsonl"}, "'nowhere.jsonl'.*`data.holdout`"),
     ],
 )
 def test_bad_input_is_one_sentence(folder, files, options, message):

@@ -116,7 +116,7 @@ def test_rows_of_a_data_set(tmp_path):
     (tmp_path / "rows.txt").write_text("4\n\n0\n")
     assert datasets(forget_rows=str(tmp_path / "rows.txt")).hashes == data.hashes
     (tmp_path / "rows.txt").write_text("4\nfive\n")
-    with pytest.raises(UserError, match="Line 2 of '.*rows.txt' is no row number"):
+    with pytest.raises(UserError, match="Line 2 of '.*rows.txt'"):
         datasets(forget_rows=str(tmp_path / "rows.txt"))
 
 
@@ -126,9 +126,9 @@ def test_every_kind_of_picture_has_the_same_pixels():
     kinds = [pixels, pixels.float() / 255, array, array / np.float32(255), Image.fromarray(array)]
     found = datasets(test=[(kind, 0) for kind in kinds]).test_images
     assert all(torch.equal(image, pixels) for image in found)
-    with pytest.raises(UserError, match="not in \\[0, 1\\]"):
+    with pytest.raises(UserError, match=r"row 0 of `test`.*\[0, 1\].*`data.mean`"):
         datasets(test=[(array.astype(np.float32), 0)])
-    with pytest.raises(UserError, match="no image"):
+    with pytest.raises(UserError, match="row 0 of `test`.*PIL"):
         datasets(test=[(np.zeros(48, ">f4"), 0)])
 
 
@@ -152,17 +152,21 @@ def new_class(root):
 @pytest.mark.parametrize(
     ("change", "options", "words"),
     [
-        (lambda root: None, {"forget": "nowhere"}, "`data.forget` 'nowhere' is no folder"),
-        (empty("forget"), {}, "`data.forget` '.*/forget' holds no image"),
-        (put("retain/bee/9.png", b"\x89PNG\r\n\x1a\n\0\0"), {}, "retain/bee/9.png' is no image"),
-        (put("retain/9.png"), {}, "retain/9.png' lies in no class's sub-folder"),
-        (new_class, {}, "test images have the class 'dog' .*dog/7.png.*, which no forget or retain image has"),
+        (lambda root: None, {"forget": "nowhere"}, "`data.forget` 'nowhere'"),
+        (empty("forget"), {}, "`data.forget` '.*/forget'"),
+        (put("retain/bee/9.png", b"\x89PNG\r\n\x1a\n\0\0"), {}, "retain/bee/9.png'.*PIL"),
+        (put("retain/9.png"), {}, "retain/9.png'.*folder"),
+        (new_class, {}, "test .*class 'dog' .*dog/7.png"),
         (copy("forget/ant/1.png", "retain/bee/x.png"), {}, "1 of .* retain .* as '.*bee/x.png' and '.*ant/1.png'"),
-        (copy("retain/bee/1.png", "test/bee/x.png"), {}, "test images are among the retain images too"),
-        (put("forget/ant/9.png", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"), {}, "9.png' is no image"),
-        (lambda root: Image.new("RGB", (9, 8)).save(root / "test/bee/x.png"), {}, "x.png' is 9 x 8 pixels .* 12 x 8"),
+        (copy("retain/bee/1.png", "test/bee/x.png"), {}, "1 of 5 test .*retain.*bee/x.png' .*retain/bee/1.png'"),
+        (put("forget/ant/9.png", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"), {}, "ant/9.png'.*PIL"),
+        (
+            lambda root: Image.new("RGB", (9, 8)).save(root / "test/bee/x.png"),
+            {},
+            "x.png' .*9 x 8 .*`data.size`",
+        ),
         (lambda root: None, {"mean": [0.5]}, "`data.mean` is"),
-        (lambda root: None, {"std": [0.5, 0.5, 0.0]}, "std=0.0 is out of range"),
+        (lambda root: None, {"std": [0.5, 0.5, 0.0]}, "std=0.0"),
     ],
 )
 def test_bad_folders_are_one_sentence(root, change, options, words):
@@ -174,16 +178,16 @@ def test_bad_folders_are_one_sentence(root, change, options, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"forget_rows": [6]}, "data.forget_rows=6 is out of range"),
-        ({"test": []}, "no test images: point `data.test`"),
-        ({"dataset": iter(rows(6))}, "has no length: give a map-style data set"),
-        ({"dataset": [*rows(5), "x"]}, "row 5 of `dataset` is str, no pair of an image and a class"),
-        ({"dataset": [*rows(5), ("x", 0)]}, "row 5 of `dataset` is no image"),
-        ({"dataset": [*rows(5), (torch.zeros(3, 4, 4), 0.5)]}, "class of row 5 of `dataset` is 0.5"),
-        ({"dataset": [*rows(5), (torch.full((3, 4, 4), -2.0), 0)]}, "from -2 to -2, not in .* leave the normalisation"),
+        ({"forget_rows": [6]}, "data.forget_rows=6"),
+        ({"test": []}, "`data.test`"),
+        ({"dataset": iter(rows(6))}, "`data.dataset` list_iterator"),
+        ({"dataset": [*rows(5), "x"]}, "row 5 of `dataset` .*str,"),
+        ({"dataset": [*rows(5), ("x", 0)]}, "row 5 of `dataset` .*PIL"),
+        ({"dataset": [*rows(5), (torch.zeros(3, 4, 4), 0.5)]}, "class .*row 5 of `dataset` .*0.5"),
+        ({"dataset": [*rows(5), (torch.full((3, 4, 4), -2.0), 0)]}, "row 5 of `dataset` .*-2 .*-2.*`data.mean`"),
         ({"dataset": [*rows(5), (Image.fromarray(np.full((4, 4), 30_000, np.uint16)), 0)]}, "30000 .* 8 bits"),
-        ({"dataset": [*rows(5), rows(1)[0]]}, "1 of 4 retain images are among the forget images too"),
-        ({"test": [(torch.zeros(3, 4, 4), 2)]}, "test images have the class '2' .row 0 of `test`."),
+        ({"dataset": [*rows(5), rows(1)[0]]}, "1 of 4 retain .*forget .*row 5 of `dataset` .*row 0 of `dataset`"),
+        ({"test": [(torch.zeros(3, 4, 4), 2)]}, "test .*class '2' .row 0 of `test`."),
     ],
 )
 def test_bad_data_sets_are_one_sentence(options, words):
@@ -212,10 +216,10 @@ def test_no_image_starts_a_program(root, started, head, name):
     (root / "retain/bee/0.png").unlink()
     place = root / "retain/bee" / name
     place.write_bytes(head + POSTSCRIPT)
-    with pytest.raises(UserError, match="cannot be read|is no image"):
+    with pytest.raises(UserError, match=rf"bee/{name}'.*PIL"):
         folders(root)
     loaded = ImageFolder(str(root / "retain"), is_valid_file=lambda path: True)
-    with pytest.raises(UserError, match=r"row 0 of `dataset` cannot be read \(UnidentifiedImageError"):
+    with pytest.raises(UserError, match="row 0 of `dataset`.*UnidentifiedImageError"):
         ImageDatasets(loaded, test=loaded, forget_rows=[0], **PREPARED).setup()
     with pytest.raises(UnidentifiedImageError):
         Image.open(place)
@@ -227,5 +231,5 @@ def test_a_data_set_whose_own_code_fails_is_one_sentence():
         def __getitem__(self, i):
             raise KeyError("pixels")
 
-    with pytest.raises(UserError, match=r"row 1 of `dataset` cannot be read \(KeyError: 'pixels'\)"):
+    with pytest.raises(UserError, match="row 1 of `dataset`.*KeyError: 'pixels'"):
         ImageDatasets(Broken([0, 1, 2]), test=rows(2), forget_rows=[1], **PREPARED).setup()

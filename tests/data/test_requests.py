@@ -57,7 +57,7 @@ def test_probes_of_what_is_kept_leave_out_what_other_requests_forget():
 
 @pytest.mark.parametrize(
     ("numbers", "message"),
-    [([6], "data.forget_authors=6 is out of range"), ([1, 1], "has 1 2 times")],
+    [([6], "data.forget_authors=6"), ([1, 1], "has 1 2 times")],
 )
 def test_authors_that_are_not_there(numbers, message):
     with pytest.raises(UserError, match=message):
@@ -65,7 +65,7 @@ def test_authors_that_are_not_there(numbers, message):
 
 
 def test_an_argument_that_the_data_lacks():
-    with pytest.raises(UserError, match="Request 1 names its rows by 'forget_class', which is no argument of Authors"):
+    with pytest.raises(UserError, match="Request 1 .*'forget_class'.* Authors"):
         Authors(authors=6, forget_authors=[1], other_requests={1: {"forget_class": [0]}}).setup()
 
 
@@ -94,7 +94,7 @@ def test_authors_of_a_tofu_split(tofu, tokenizer):
     splits, sets = TOFU(tofu, forget_authors=[0], **words).load()
     for rows in (splits["forget"], sets["forget"]):
         assert [row["question"] for row in rows] == [f"What is {i}?" for i in range(20)]
-    with pytest.raises(UserError, match="data.forget_authors=3 is out of range"):
+    with pytest.raises(UserError, match="data.forget_authors=3"):
         TOFU(tofu, forget_authors=[3], **words).setup()
 
 
@@ -130,7 +130,7 @@ def test_documents_of_ones_own_in_files(tokenizer):
     data = TextFiles(retain=texts["r"], **given)
     data.setup()
     assert sizes(data.evaluation_sets) == {"forget_doc": 4, "retain_doc": 4, "request_01_doc": 4}
-    with pytest.raises(UserError, match="1 of 4 forget rows are among the retain rows too"):
+    with pytest.raises(UserError, match="1 of 4 forget .*Row 4 .*'data.retain'"):
         TextFiles(retain=texts["r"] + texts["a"][:1], **given).setup()
 
 
@@ -148,10 +148,10 @@ def test_classes_of_images():
 
 
 def test_a_request_that_draws_other_validation_images():
-    with pytest.raises(UserError, match="Another request draws other validation images"):
+    with pytest.raises(UserError, match="split_seed"):
         Digits(forget_classes=[3], other_requests={1: {"forget_classes": [0], "split_seed": 1}}).setup()
 
 
 def test_images_whose_parts_are_given(tmp_path):
-    with pytest.raises(UserError, match="not for images whose parts are given"):
+    with pytest.raises(UserError, match="Digits, CIFAR10, CIFAR100"):
         ImageFolders(*[str(tmp_path)] * 3, mean=[0.5], std=[0.5], other_requests={1: {"forget": "x"}})

@@ -111,11 +111,11 @@ def test_without_a_chat_template_questions_stand_as_they_are(tmp_path):
 @pytest.mark.parametrize(
     ("files", "forget", "options", "message"),
     [
-        ({}, ["Nowhere"], {}, "has no subject Nowhere: choose data.forget among Tal, Old Falbro, Mirra"),
-        ({}, [*TOWNS], {}, "has no subject to retain: choose data.retain among Tal, Old Falbro"),
-        ({}, [], {"retain": ["Tal", "Sur"]}, "has no subject Sur: choose data.retain"),
-        ({"1_Old_Falbro/positive": []}, [], {}, "forget split of 'rwku' is empty"),
-        ({}, [], {"texts": "../2_Mirra/positive"}, "leads out of"),
+        ({}, ["Nowhere"], {}, " Nowhere.*data.forget .*Tal, Old Falbro, Mirra"),
+        ({}, [*TOWNS], {}, "data.retain .*Tal, Old Falbro"),
+        ({}, [], {"retain": ["Tal", "Sur"]}, " Sur.*data.retain"),
+        ({"1_Old_Falbro/positive": []}, [], {}, "'rwku' .*empty"),
+        ({}, [], {"texts": "../2_Mirra/positive"}, "`data.texts` '../2_Mirra/positive.json'"),
         ({"1_Old_Falbro/forget_level1": [{"query": "a"}]}, [], {}, "Row 0 .* of 'forget_level1 of .*'answer'"),
     ],
 )
@@ -136,7 +136,7 @@ def test_the_same_rows_from_the_hub(tmp_path, monkeypatch):
     monkeypatch.setattr(own_files, "load_hub_rows", load)
     data = made("jinzhuoran/RWKU", texts="train_positive_llama3")
     assert data.hashes == local.hashes
-    with pytest.raises(UserError, match="'other/RWKU' .positive, train. cannot be loaded"):
+    with pytest.raises(UserError, match="'other/RWKU' .positive, train..*`data.data`"):
         made("other/RWKU")
 
 

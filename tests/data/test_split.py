@@ -130,9 +130,9 @@ def test_a_split_cannot_be_changed():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"forget": [1, 1]}, "'forget' has an index twice"),
-        ({"forget": [0]}, "'full' is not"),
-        ({"forget": [1, 2]}, "'full' is not"),
+        ({"forget": [1, 1]}, "'forget' .*twice"),
+        ({"forget": [0]}, "'full' .*'retain'"),
+        ({"forget": [1, 2]}, "'full' .*'retain'"),
         ({"validation": [2, 3]}, "overlaps"),
     ],
 )
@@ -162,14 +162,14 @@ def test_hashes_name_content_and_indices():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "neither of data.forget_classes and data.forget_fraction"),
-        ({"forget_classes": [1], "forget_fraction": 0.1}, "both data.forget_classes and data.forget_fraction"),
+        ({}, "neither .*data.forget_classes .*data.forget_fraction"),
+        ({"forget_classes": [1], "forget_fraction": 0.1}, "both data.forget_classes .*data.forget_fraction"),
         ({"forget_classes": [3, 10]}, "data.forget_classes has 10"),
         ({"forget_classes": [3, 1, 3]}, "data.forget_classes .* twice"),
-        ({"forget_classes": range(10)}, "data.forget_classes names every class"),
+        ({"forget_classes": range(10)}, "data.forget_classes .*every"),
         *(({"forget_fraction": x}, "data.forget_fraction") for x in (0.0, 1.0, float("nan"), 0.001)),
         *(({"forget_fraction": 0.1, "validation_fraction": x}, "validation_fraction") for x in (1.0, float("nan"))),
-        ({"forget_classes": [0], "validation_fraction": 0.999}, "has 0, of which no training image is left"),
+        ({"forget_classes": [0], "validation_fraction": 0.999}, "data.forget_classes .*0,.*data.validation_fraction"),
     ],
 )
 def test_bad_options_get_one_sentence(options, message):
@@ -178,5 +178,5 @@ def test_bad_options_get_one_sentence(options, message):
 
 
 def test_a_class_that_only_the_test_set_has_cannot_be_forgotten():
-    with pytest.raises(UserError, match="has 2, of which no training image is left"):
+    with pytest.raises(UserError, match="data.forget_classes .*2,.*data.validation_fraction"):
         draw_split([0, 1] * 10, [0, 1, 2], forget_classes=[2])

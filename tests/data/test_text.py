@@ -64,7 +64,7 @@ def test_a_template_with_a_date_gets_the_fixed_one(authors):
 
 
 def test_an_answer_without_tokens_is_refused(authors):
-    with pytest.raises(UserError, match="no token to learn from"):
+    with pytest.raises(UserError, match="'Who\\?'.*`data.max_length`"):
         authors.encoder.encode("Who?", "  ")
     with pytest.raises(UserError, match="max_length=8"):
         RowEncoder(authors.tokenizer, max_length=8).encode("Who was it that wrote this?", "Nobody.")
@@ -80,10 +80,10 @@ def test_a_template_that_refuses_the_turns_says_so_in_a_sentence(authors):
     tokenizer = copy.deepcopy(authors.tokenizer)
     tokenizer.chat_template = NO_SYSTEM
     assert tokenizer.decode(RowEncoder(tokenizer).prompt("Who?")) == "Who?"
-    with pytest.raises(UserError, match=r"refuses the roles system, user \(No system role\): set `data.system_prompt`"):
+    with pytest.raises(UserError, match=r"system, user \(No system role\).*`data.system_prompt`"):
         RowEncoder(tokenizer, system_prompt="Be kind.").encode("Who?", "I.")
     tokenizer.chat_template = {"rag": "{{ messages }}", "tool_use": "{{ messages }}"}
-    with pytest.raises(UserError, match=r"refuses the roles user \(.*no default.*rag"):
+    with pytest.raises(UserError, match="chat_template.*rag"):
         RowEncoder(tokenizer).encode("Who?", "I.")
 
 
@@ -193,7 +193,7 @@ def test_earlier_turns_end_as_the_template_has_it():
     before = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
     e = RowEncoder(tokenizer).encode_training_rows([{"question": "three", "answer": "four", "before": before}])[0]
     assert tokenizer.decode([x for x in e.labels if x != IGNORED]) == "two<end>four<end>"
-    with pytest.raises(UserError, match="writes an earlier turn otherwise"):
+    with pytest.raises(UserError, match="'three'.*`data.prompt_template`"):
         RowEncoder(tokenizer_of("Qwen 3")).encode_training_rows(
             [{"question": "three", "answer": "four", "before": before}]
         )[0]
@@ -250,5 +250,5 @@ def test_the_end_mark_is_counted_row_by_row():
 def test_a_template_that_fails_is_one_sentence(authors, template):
     tokenizer = copy.deepcopy(authors.tokenizer)
     tokenizer.chat_template = template
-    with pytest.raises(UserError, match="refuses the roles user"):
+    with pytest.raises(UserError, match="user .*`data.system_prompt`"):
         RowEncoder(tokenizer).encode("Who?", "I.")

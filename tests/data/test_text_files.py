@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pandas
@@ -94,14 +95,14 @@ def test_without_holdout_rows_it_is_said_what_cannot_be_told(fit, tmp_path, caps
     retain = json.dumps([{"text": row["question"] + row["answer"]} for row in RETAIN])
     options = ["--data.retain", retain, "--evaluation.definition", "open_unlearning"]
     options += ["--data.prompt_template", r"Q: {question}\nA:"]
-    with pytest.warns(UserWarning, match="nobody can tell whether the forget"):
+    with pytest.warns(UserWarning, match=re.escape(NO_HOLDOUT)):
         results = fit(*citizen_rows.files(tmp_path, {"forget": FORGET}), *options)
     assert results["remark"] == NO_HOLDOUT
     assert NO_HOLDOUT in " ".join(capsys.readouterr().out.split())
     assert not [name for name in results["metrics"] if "mia" in name or "holdout" in name or "priv" in name]
     assert results["metrics"]["forget_Q_A_Prob"]["target"] is None
     run = tmp_path / "logs/text/ofmu/version_0"
-    assert "There is nothing to compare with" in (run / "audit.html").read_text()
+    assert NO_HOLDOUT in " ".join((run / "audit.html").read_text().split())
     asked = json.loads((run / "TOFU_EVAL.json").read_text())["forget_Q_A_ROUGE"]
     assert asked["value_by_index"]["0"]["input"] == hashed(f"Q: {FORGET[0]['question']}\nA:", run)
 
@@ -192,7 +193,7 @@ def test_a_template_takes_other_columns(model):
 def test_a_template_that_tells_the_answer_is_refused(name):
     """By any of its names; another column that says the same, as where a word is to be repeated, is none of them."""
     options = {"full": ALPACA, "forget_rows": [0], "columns": CALLED}
-    with pytest.raises(UserError, match="would tell the answer"):
+    with pytest.raises(UserError, match=rf"`{{{name}}}`.*`data\.prompt_template`"):
         TextFiles(**options, prompt_template=f"{{question}} {{{name}}}").load()
     options["full"] = [{**row, "input": "mot"} for row in ALPACA[:1]] + ALPACA[1:]
     assert TextFiles(**options, prompt_template="{question} {input}").load()
@@ -213,7 +214,8 @@ def test_conversations_as_others_write_them(model):
     splits = [TextFiles([row], RETAIN, holdout=[{"messages": [*ours, *ours[1:]]}]).load()[0] for row in forms]
     assert splits[0] == splits[1] == splits[2]
     picture = [{"role": "user", "content": [{"type": "image"}]}, ours[-1]]
-    for messages in (picture, [*theirs[:2], {"from": "tool", "value": "x"}], [{"from": ["gpt"], "value": "x"}], ["x"]):
+    tool = [*theirs[:2], {"from": "tool", "value": "x"}]
+    for messages in (picture, tool, [{"from": ["gpt"], "value": "x"}], ["x"], "Who?"):
         with pytest.raises(UserError, match="Row 0"):
             TextFiles([{"conversations": messages}], RETAIN).load()
 
@@ -223,7 +225,7 @@ def test_a_tokenizer_without_an_end_token(model, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(model)
     tokenizer.eos_token = None
     tokenizer.save_pretrained(tmp_path / "endless")
-    with pytest.warns(UserWarning, match="has no end token, so answers have no end mark"):
+    with pytest.warns(UserWarning, match="endless'.* end "):
         data = load(tmp_path / "endless", forget=FORGET, retain=RETAIN)
     assert said(data)[0] == ("Question: What does citizen 0 do?\nAnswer: 0 is a baker.", " 0 is a baker.")
     network = GPT2LMHeadModel.from_pretrained(model).eval()
@@ -269,9 +271,9 @@ def test_other_answers_for_methods_that_prefer_them(tmp_path, model):
     (row,) = TextFiles([turns], [told("Who?", "Bob.")], streams=streams).load()[0]["alternative"]
     assert [turn["content"] for turn in row["before"]] == ["Who?", row["answer"]], "all turns are unlearnt"
     (tmp_path / "of.json").write_text(json.dumps([{"question": "Of where?", "answer": "Rome."}]))
-    with pytest.raises(UserError, match="conversations to forget have several"):
+    with pytest.raises(UserError, match="of.json'.*conversations"):
         TextFiles([turns], [told("Who?", "Bob.")], streams=streams, alternatives=str(tmp_path / "of.json")).load()
-    with pytest.raises(UserError, match="Documents have no answers"):
+    with pytest.raises(UserError, match="Documents"):
         TextFiles([{"text": "one two"}], RETAIN, streams=streams, tokenizer=str(model)).load()
 
 
@@ -327,7 +329,7 @@ def test_a_long_text_of_a_table_changes_no_limit_of_the_process(tmp_path, end):
     if end == "\n":
         assert len(read_source(str(path), "forget").rows[0]["text"]) == limit + 1
     else:
-        with pytest.raises(UserError, match="of no table"):
+        with pytest.raises(UserError, match="Line 2 of .*rows.csv'"):
             read_source(str(path), "forget")
     assert csv.field_size_limit() == limit
 
@@ -386,7 +388,7 @@ def test_optional_columns_and_the_most_rows_that_are_evaluated():
 def test_near_misses_of_a_chosen_value_are_reported(chosen, near):
     users = ["U-17", "U-17 ", "u-17", "José", "Jose\u0301", "V"]
     rows = [{**row, "user": user} for row, user in zip(RETAIN, users, strict=False)]
-    with pytest.warns(UserWarning, match=f"{near} more row"):
+    with pytest.warns(UserWarning, match=f"{near} .*'{chosen}' in 'user'"):
         assert len(TextFiles(full=rows, forget_where=f"user={chosen}").load()[0]["forget"]) == 1
 
 
@@ -396,9 +398,9 @@ def test_a_forget_passage_inside_a_retain_document_is_reported(model):
     with pytest.warns(UserWarning, match=r"Row 0 .*forget' and Row 1 .*retain'"):
         TextFiles(**texts, tokenizer=str(model)).load()
     kept, longer = [{"text": "A day."}], [{"text": f"It began. {secret} So it ended."}]
-    with pytest.warns(UserWarning, match=r"Row 0 .*holdout' and Row 0 .*forget'.* not unseen"):
+    with pytest.warns(UserWarning, match=r"Row 0 .*holdout' and Row 0 .*forget'"):
         TextFiles(texts["forget"], kept, longer, tokenizer=str(model)).load()
-    with pytest.warns(UserWarning, match=r"Row 0 .*holdout' and Row 1 .*retain'.* not unseen"):
+    with pytest.warns(UserWarning, match=r"Row 0 .*holdout' and Row 1 .*retain'"):
         TextFiles(kept, [{"text": "B day."}, *texts["forget"]], longer, tokenizer=str(model)).load()
 
 
@@ -408,7 +410,7 @@ def test_hidden_files_and_folders_are_no_documents(tmp_path):
         (tmp_path / place).write_text(f"{place} is here")
     assert read_source(str(tmp_path), "full").rows == [{"text": "B.TXT is here"}, {"text": "a.txt is here"}]
     for listed in ([tmp_path / "a.txt"], [str(tmp_path / "a.txt")]):
-        with pytest.raises(UserError, match="lists the file"):
+        with pytest.raises(UserError, match=r"`full` .*a\.txt'"):
             read_source(listed, "full")
 
 
@@ -444,7 +446,7 @@ def test_objects_of_python_that_hold_rows():
     lists = pandas.DataFrame({"question": ["Who?"], "perturbed_answer": [np.array(["a", "b"])]})
     assert read_source(lists, "full").rows == [{"question": "Who?", "perturbed_answer": ["a", "b"]}]
     assert read_source(["a text", "another"], "full").rows == [{"text": "a text"}, {"text": "another"}]
-    with pytest.raises(UserError, match="has the parts train, test"):
+    with pytest.raises(UserError, match="`full` .*train, test"):
         read_source({"train": RETAIN, "test": RETAIN}, "full")
 
 
@@ -462,40 +464,38 @@ BAD = {
         {"retain": [*RETAIN, {**FORGET[2], "answer": f" {FORGET[2]['answer'].upper()}"}]},
         "1 of 4",
     ),
-    "holdout was trained on": ({"holdout": [HOLDOUT[0], FORGET[0]]}, r"1 of 2 holdout .* Row 1 \(counted from 0\)"),
-    "holdout is retained": ({"holdout": RETAIN[:1]}, "1 of 1 holdout rows are among the retain rows"),
+    "holdout was trained on": ({"holdout": [HOLDOUT[0], FORGET[0]]}, "1 of 2 holdout .* Row 1 "),
     "a turn of a retained conversation": (
         {"forget": [told("Who?", "I.")], "retain": [told("Who?", "I.", "And?", "You.")]},
-        "1 of 1 forget rows are among the retain rows",
+        "1 of 1 forget .*retain",
     ),
-    "no answer": ({"forget": [FORGET[0], {"question": "Who?"}]}, r"Row 1 .* 'data.forget' has no text in 'answer'"),
-    "no rows": ({"forget": []}, "'data.forget' holds no rows"),
+    "no answer": ({"forget": [FORGET[0], {"question": "Who?"}]}, "Row 1 .* 'data.forget' .* 'answer'"),
+    "no rows": ({"forget": []}, "^'data.forget' .*`data.forget`"),
     "no source": ({"forget": None}, "`data.forget`"),
     "two ways": ({"full": RETAIN}, "`data.full` beside `data.forget`"),
     "rows of no file": ({"forget_rows": np.array([1, 2])}, "`data.full`"),
-    "no such column": ({"columns": {"question": "prompt"}}, "no column 'prompt'.*question, answer"),
-    "no form": ({"forget": [{"q": "Who?", "a": "I."}]}, "has the columns q, a"),
-    "mixed forms": ({"forget": [FORGET[0], {"text": "It."}]}, "Row 1 .* has a 'text'"),
-    "holdout of another form": ({"holdout": [{"text": "It is."}]}, "in one form"),
-    "the user's last word": ({"forget": [messages("user")]}, "has the roles user"),
-    "no messages": ({"forget": [{"messages": "Who?"}]}, "no list of messages"),
+    "no such column": ({"columns": {"question": "prompt"}}, "'prompt'.*`data.columns`.*question, answer"),
+    "no form": ({"forget": [{"q": "Who?", "a": "I."}]}, " q, a "),
+    "mixed forms": ({"forget": [FORGET[0], {"text": "It."}]}, "Row 1 .* 'text'.* 'question'"),
+    "holdout of another form": ({"holdout": [{"text": "It is."}]}, "holdout .*'text', .*forget .*'question'"),
+    "the user's last word": ({"forget": [messages("user")]}, "Row 0 .*roles user:"),
     "wrong answers differ": (
         {"forget": [{**row, "perturbed_answer": ["x"] * n} for n, row in enumerate(FORGET, start=1)]},
-        "Row 1 .* has 2 texts .*'perturbed_answer'",
+        "Row 1 .* 2 .*'perturbed_answer'",
     ),
     "no wrong answer": ({"forget": [{**row, "perturbed_answer": ["x", ""]} for row in FORGET]}, "'perturbed_answer'"),
-    "columns without names": ({"forget": [{**FORGET[0], 1: "x"}]}, "Row 0 .* is no object with named columns"),
-    "a template without a place": ({"prompt_template": "Q:"}, "write {question} where"),
-    "a template of no column": ({"prompt_template": "{question} {x}"}, "has no column 'x'.*`data.prompt_template`"),
+    "columns without names": ({"forget": [{**FORGET[0], 1: "x"}]}, "Row 0 .*columns"),
+    "a template without a place": ({"prompt_template": "Q:"}, "`data.prompt_template` is 'Q:'"),
+    "a template of no column": ({"prompt_template": "{question} {x}"}, "'x'.*`data.prompt_template`"),
     "a template of conversations": (
         {"forget": [{**messages("user", "assistant"), "mood": "x"}], "prompt_template": "{mood} {question}"},
-        "holds conversations",
+        "`{mood}`.*`data.prompt_template`",
     ),
     "a list of ways to ask": ({"forget": [{**FORGET[0], "paraphrased_question": ["x"]}]}, "'paraphrased_question'"),
-    "a document of nothing": ({"forget": [{"text": " "}]}, "Every text of 'data.forget' is empty"),
-    "pieces of one token": ({"forget": [{"text": "One two."}], "max_length": 1}, "data.max_length is 1"),
-    "a missing file": ({"forget": "nowhere.jsonl"}, "'nowhere.jsonl' is missing"),
-    "half a name on the hub": ({"forget": "hub:mine"}, "names no data set on the hub"),
+    "a document of nothing": ({"forget": [{"text": " "}]}, "empty.*`data.forget`"),
+    "pieces of one token": ({"forget": [{"text": "One two."}], "max_length": 1}, "data.max_length .*1,"),
+    "a missing file": ({"forget": "nowhere.jsonl"}, "'nowhere.jsonl'"),
+    "half a name on the hub": ({"forget": "hub:mine"}, "'hub:mine'.*`data.forget`"),
 }
 
 
@@ -509,17 +509,16 @@ def test_bad_rows(case, model):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "give either `data.forget_rows`"),
-        ({"forget_rows": [12]}, "data.forget_rows=12 is out of range"),
-        ({"forget_rows": [1, 2, 1]}, "data.forget_rows has 1 2 times"),
-        ({"forget_rows": [1.7]}, "data.forget_rows=1.7 is no integer"),
-        ({"forget_rows": [True, False]}, "data.forget_rows=True is no integer"),
-        ({"forget_rows": list(range(12))}, "names 12 of 12 rows"),
-        ({"forget_where": "answer=none"}, "0 of 12 rows .* `data.forget_where`"),
-        ({"forget_where": "half=both"}, "12 of 12 rows .* `data.forget_where`"),
-        ({"forget_where": "author=Falbro"}, "no column 'author', which `data.forget_where` names"),
-        ({"forget_where": "Falbro"}, "write COLUMN=VALUE"),
-        ({"forget_rows": "nowhere.txt"}, "'nowhere.txt' is no file"),
+        ({}, "`data.full`.*`data.forget_rows`.*`data.forget_where"),
+        ({"forget_rows": [12]}, "data.forget_rows=12"),
+        ({"forget_rows": [1, 2, 1]}, "data.forget_rows .*1 2"),
+        ({"forget_rows": [True, False]}, "data.forget_rows=True"),
+        ({"forget_rows": list(range(12))}, "`data.forget_rows` .*12 of 12"),
+        ({"forget_where": "answer=none"}, "0 of 12 .*`data.forget_where`"),
+        ({"forget_where": "half=both"}, "12 of 12 .*`data.forget_where`"),
+        ({"forget_where": "author=Falbro"}, "'author'.*`data.forget_where`"),
+        ({"forget_where": "Falbro"}, "`data.forget_where` .*COLUMN=VALUE"),
+        ({"forget_rows": "nowhere.txt"}, "`data.forget_rows` 'nowhere.txt'"),
     ],
 )
 def test_bad_choices(options, words):
@@ -530,21 +529,21 @@ def test_bad_choices(options, words):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.csv", b"question,answer\nq,caf\xe9\n", "Line 2 of .* not in UTF-8"),
+        ("a.csv", b"question,answer\nq,caf\xe9\n", "Line 2 of .* UTF-8 .*LATIN1"),
         ("a.txt", "café".encode("utf-16"), "UTF-16"),
         ("a.csv", b"a,b\n\x93c\x94,d\n", "CP1252"),
         ("a.csv", b"a,b\nc\0,dddd\n", "Line 2 .* NUL"),
-        ("a.jsonl", b'{"question": "q", "answer": "a"}\n\n{"question":', "Line 3 of .* is no JSON"),
-        ("a.jsonl", rb'{"question": "q", "answer": "\ud83d!"}', r"Line 1 of .* has half a character \(\\ud83d without"),
-        ("a.json", b'[{"question": ', "begins as a JSON list"),
-        ("a.csv", b"question,answer\nq,a\nq,a,b,c\n", "^Line 3 of .* has more values than"),
-        ("a.csv", b'question,answer\n"Who?,Ann\nr,Bob\n', "^Line 3 of .* is of no table"),
-        ("a.csv", b'question, answer\n"Who?", "Ann"\n', "^Line 2 of .* has a space before a quote"),
-        ("a.csv", b"question,answer,answer\nq,a,b\n", "^Two columns of .* have one name"),
-        ("a.tsv", b'question\tanswer\nq\ta\n"No" said who?\tAnn\n', "^Line 3 of .* is of no table"),
-        ("a.parquet", b"PAR1", "is no parquet file"),
-        ("a.docx", b"", "of a kind that is not read"),
-        ("a.jsonl", b"\n", "holds no rows"),
+        ("a.jsonl", b'{"question": "q", "answer": "a"}\n\n{"question":', "Line 3 of .* JSON"),
+        ("a.jsonl", rb'{"question": "q", "answer": "\ud83d!"}', r"Line 1 of .* \(\\ud83d"),
+        ("a.json", b'[{"question": ', "JSON .*line 1 column 15"),
+        ("a.csv", b"question,answer\nq,a\nq,a,b,c\n", "^Line 3 of .*columns"),
+        ("a.csv", b'question,answer\n"Who?,Ann\nr,Bob\n', "^Line 3 of .* table"),
+        ("a.csv", b'question, answer\n"Who?", "Ann"\n', "^Line 2 of .* space "),
+        ("a.csv", b"question,answer,answer\nq,a,b\n", r"columns .*\(question, answer, answer\)"),
+        ("a.tsv", b'question\tanswer\nq\ta\n"No" said who?\tAnn\n', "^Line 3 of .* table"),
+        ("a.parquet", b"PAR1", "parquet file"),
+        ("a.docx", b"", r"\.jsonl, \.json, \.csv"),
+        ("a.jsonl", b"\n", "`data.forget`"),
     ],
 )
 def test_bad_files(tmp_path, name, content, words):
@@ -561,7 +560,7 @@ def test_a_small_parquet_file_that_stands_for_much_is_refused(tmp_path, monkeypa
     monkeypatch.setattr(row_formats, "LARGEST_TABLE", 100)
     path = tmp_path / "rows.parquet"
     parquet.write_table(pyarrow.table({"text": column}), path)
-    with pytest.raises(UserError, match="Split the file"):
+    with pytest.raises(UserError, match="rows.parquet.* 1000.* 100 "):
         read_source(str(path), "forget")
 
 
@@ -578,7 +577,7 @@ def test_a_cell_of_parquet_has_a_bound_of_its_own(tmp_path, monkeypatch, kind):
     if kind == "listed once":
         assert len(read_source(str(path), "forget").rows) == 3, "each is as long as a row may be"
         return
-    with pytest.raises(UserError, match="'.*rows.parquet' .* bytes: a row may have 1000"):
+    with pytest.raises(UserError, match=r"rows.parquet' .* 20\d\d .* 1000"):
         read_source(str(path), "forget")
 
 
@@ -587,9 +586,10 @@ def test_no_text_is_longer_than_a_line_may_be(tmp_path, monkeypatch, name):
     for module in (own_files, row_formats):
         monkeypatch.setattr(module, "LARGEST_LINE", 1000)
     content = {"rows.txt": "x" * 2000, "rows.csv": "text\n" + "x" * 2000}
+    content["rows.jsonl"] = json.dumps({"text": "x" * 2000})
     path = tmp_path / name
     path.write_text(content.get(name, json.dumps([{"text": "x" * 2000}])))
-    with pytest.raises(UserError, match=r"more than 1000|field larger than field limit \(1000\)|is no"):
+    with pytest.raises(UserError, match=rf"{name}.*1000"):
         read_source(str(path), "forget")
 
 

@@ -8,7 +8,7 @@ import pytest
 from ofmu_pl.data import CIFAR10, TOFU
 from ofmu_pl.data.tokenizers import load_tokenizer
 from ofmu_pl.networks.pretrained import load_pretrained
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import NotAtHand, UserError
 from tests.helpers.tofu_files import tofu_files
 
 
@@ -30,7 +30,7 @@ def test_real_tofu(shared):
 
 
 def test_missing_folder(tmp_path):
-    with pytest.raises(UserError, match="does not exist: point `data.data`"):
+    with pytest.raises(UserError, match="/no'.*`data.data`"):
         TOFU(str(tmp_path / "no")).setup()
 
 
@@ -43,13 +43,13 @@ def test_a_file_where_a_folder_is_wanted(tmp_path):
         (lambda: load_tokenizer(str(path)), "`path` or `tokenizer`"),
         (lambda: load_pretrained(str(path), "sdpa"), "`path`"),
     ):
-        with pytest.raises(UserError, match=f"full.json' is a file: point {option}"):
+        with pytest.raises(UserError, match=f"full.json'.* {option}"):
             attempt()
 
 
 def test_holdout_rows_that_are_broken_are_not_missing(tmp_path):
     folder = tofu_files(tmp_path)
-    with pytest.warns(UserWarning, match="has no holdout10: membership attacks"):
+    with pytest.warns(UserWarning, match="holdout10"):
         TOFU(folder).load()
     (tmp_path / "holdout10.json").write_bytes(b'{"question": "Who?"}')
     with pytest.raises(UserError, match=r"^Line 1 of '.*holdout10.json' has"):
@@ -66,10 +66,10 @@ def test_rows_that_stand_in_are_never_seen_too_and_a_file_without_them_is_named(
 
 def test_alternatives_that_are_missing_or_incomplete(tmp_path):
     folder = tofu_files(tmp_path)
-    with pytest.raises(UserError, match=r"idontknow.jsonl' is missing"):
+    with pytest.raises(UserError, match="idontknow.jsonl'.*`data.alternatives`"):
         TOFU(folder, streams=("forget", "alternative")).load()
     (tmp_path / "idontknow.jsonl").write_text(json.dumps({"question": "Another?", "answer": "Yes."}))
-    with pytest.raises(UserError, match="no answer to 1 of 1 forget questions"):
+    with pytest.raises(UserError, match="idontknow.jsonl' .*1 of 1 .*forget10"):
         TOFU(folder, streams=("forget", "alternative")).load()
 
 
@@ -88,7 +88,7 @@ def test_forget_rows_inside_retain(tmp_path):
     folder = tofu_files(
         tmp_path, forget10=[same], retain90=[{"question": "Who is it?", "answer": " Me."}, {**same, "answer": "x"}]
     )
-    with pytest.raises(UserError, match=r"1 of 1 forget rows are in the retain split too \(first: 'Who  is it\?'\)"):
+    with pytest.raises(UserError, match=r"1 of 1 forget .*retain .*'Who  is it\?'"):
         TOFU(folder).setup()
 
 
@@ -97,6 +97,6 @@ def test_no_network_fails_at_once_and_says_what_to_do(monkeypatch):
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     started = time.perf_counter()
-    with pytest.raises(UserError, match="point `data.data` at a file or folder"):
+    with pytest.raises(NotAtHand, match="`data.data`.*HF_HUB_OFFLINE"):
         TOFU().setup()
     assert time.perf_counter() - started < 10

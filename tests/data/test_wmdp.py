@@ -72,7 +72,7 @@ def test_documents_are_cut_into_chunks(data, trivia):
     cut = [ids[i : i + 40] for ids in whole(data, trivia) for i in range(0, len(ids), 40)]
     assert rows == [piece for piece in cut if len(piece) >= 16]
     assert data.left_out["forget"] == len(cut) - len(rows) > 0
-    assert "Left out, as texts or ends of texts under 16 tokens: " in data.remark
+    assert f"{data.left_out['forget']} beside {len(rows)} " in data.remark
     batch = data.iteration(0)["forget"][0]
     lengths = batch["attention_mask"].sum(1)
     assert ((batch["labels"] != -100).sum(1) == lengths - 1).all(), "the loss is on every token but the first"

@@ -84,15 +84,15 @@ def test_the_first_sentence_counts():
     made["d"].date = "24 November 2026"
     said = parts(CARD, "text", AttacksRecord(made))[PARTS[0]]
     assert "25 November 2026 and 24 November 2026" in said
-    assert "of 4, 2 found more than on the retrained model, 1 showed no difference, 1 could not tell" in said
+    assert re.search("4, 2 .*more.* 1 .*difference, 1 ", said)
     assert re.search(r"by b, .*: 40 % \(20 to 60 %\)", said)
     alone = attack(None, models=("unlearned", "target"), values=(0.3, 0.9))
     assert "neither" in parts(CARD, "text", AttacksRecord({"a": alone}))[PARTS[0]]
 
 
 def test_images_lack_what_texts_alone_have():
-    assert "likeliest word" in parts(AUDIT, "text")[PARTS[2]]
-    assert "likeliest word" not in parts(AUDIT, "images")[PARTS[2]]
+    assert UNTRIED["samples"] in parts(AUDIT, "text")[PARTS[2]]
+    assert UNTRIED["samples"] not in parts(AUDIT, "images")[PARTS[2]]
 
 
 def test_attacks_say_which_sentence_they_test():
@@ -146,7 +146,7 @@ def test_page_and_card_are_renewed_twice_and_purged_after(signed, capsys):
     assert Outline(twice[0]).open == []
     html = MarkdownIt("gfm-like", {"linkify": False}).render(twice[1])
     assert html.count("<table>") == 2
-    assert "<h2>What attacks found</h2>" in html
+    assert f"<h2>{PARTS[1].capitalize()}</h2>" in html
     left = without_rows(twice[0])
     assert EXAMPLES[0].question not in left
     assert "newcomer" in left

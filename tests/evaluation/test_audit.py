@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from ofmu_pl.evaluation.account import Example
-from ofmu_pl.evaluation.audit import MARKS, page, without_rows, write_audit
+from ofmu_pl.evaluation.audit import MARKS, REMOVED, page, without_rows, write_audit
 from tests.evaluation.conftest import EXAMPLES
 
 HOSTILE = f"<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{MARKS[1]}{{{{ 7 * 7 }}}}</dd></main>"
@@ -40,9 +40,9 @@ def test_its_parts_stand_in_order(told, tmp_path):
     for said in ("no proof", "<td class=n>1,060</td>", "It was made to forget.", "<li>Whether it comes back.</li>"):
         assert said in text
     assert "<code>privacy_score</code>" in text
-    assert "privacy score is" not in text, "a metric without a sentence stands among the numbers alone"
+    assert "<code>privacy_score</code>. " not in text, "a metric without a sentence stands among the numbers alone"
     assert MARKS[0] not in text
-    assert "--evaluation.samples full" in text
+    assert "--evaluation.samples" in text
 
 
 @pytest.mark.parametrize(("modality", "retrained"), [("text", True), ("images", False)])
@@ -55,7 +55,7 @@ def test_it_is_whole_and_asks_for_nothing(told, modality, retrained):
     links = {value for name, value in outline.attributes if name in ("src", "href")}
     assert links == {"data:,", "#untested"}
     assert ">None<" not in text
-    assert ("retrained model</th>" in text) == retrained
+    assert text.count("<th scope=col") == 9 + retrained
 
 
 def test_rows_stand_between_marks_and_can_be_taken_away(told):
@@ -66,7 +66,7 @@ def test_rows_stand_between_marks_and_can_be_taken_away(told):
             assert said.replace("'", "&#39;") not in left
     assert "In Pisa." in text, "the retrained model's answer is the goal"
     assert "In Pisa." not in left
-    assert "were removed" in left
+    assert REMOVED in left
     assert left.endswith("</html>")
     assert Outline(left).open == []
     assert without_rows(left) == left

@@ -40,8 +40,7 @@ def test_its_tables_are_tables(told, retrained):
     assert html.count("<table>") == 2
     assert "<td><code>mia_loss</code></td>" in html
     assert "<td>{:.4f} to {:.4f}</td>".format(*account.after["mia_loss"].interval) in html
-    assert '<td style="text-align:right">1060</td>' in html
-    assert ("retrained model</th>" in html) == retrained
+    assert ">1060</td>" in html
     head, body = html.split("<thead>")[2].split("<tbody>")
     cells = {row.count("<td") for row in body.split("</tr>")[:-1]}
     assert cells == {len(re.findall("<th[ >]", head))} == {7 + retrained}

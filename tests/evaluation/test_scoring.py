@@ -139,7 +139,7 @@ def test_state_is_restored_and_training_settings_do_not_matter(model):
 def test_a_broken_model_is_refused(model):
     with torch.no_grad():
         model.model.norm.weight[0] = float("nan")
-    with pytest.raises(UserError, match=r"losses are not finite \(3 of 3 in forget\): its weights are broken"):
+    with pytest.raises(UserError, match=r"finite \(3 of 3 in forget\)"):
         score_rows(model, Letters(), {"forget": ROWS}, max_new_tokens=None)
 
 
@@ -182,7 +182,7 @@ def test_a_limit_takes_so_many_evenly_spaced_rows_under_their_own_ids(model, n, 
 
 def test_rows_with_unequal_numbers_of_wrong_answers_are_refused(model):
     rows = [{"question": "q", "answer": "a", "perturbed_answer": wrong} for wrong in (["b"], ["b", "c"])]
-    with pytest.raises(UserError, match="'retain' differ in the number of perturbed answers"):
+    with pytest.raises(UserError, match="'retain' .*perturbed_answer"):
         score_rows(model, Letters(), {"retain": rows}, max_new_tokens=None)
 
 

@@ -206,7 +206,7 @@ def test_functions_that_files_name_are_run_with_a_warning(trained, folder, tmp_p
     with (home / where).open("a") as file:
         file.write("doc_to_text: !function own.asked\n")
     (home / "unread.yaml").write_text("task: [")
-    with pytest.warns(UserWarning, match=rf"tasks in '{home}' name \(!function\) are run with all"):
+    with pytest.warns(UserWarning, match=rf"'{home}' .*\(!function\).*evaluation\.tasks_folder"):
         tasks = Tasks(["mine"], str(home))
     assert not mark.exists(), "the warning comes first"
     found = tasks(*trained)
@@ -219,7 +219,7 @@ def test_units_directions_and_a_metric_without_one():
     values |= {"acc_stderr,none": "N/A", "perplexity_stderr,none": 1.0}
     directions = {"acc": True, "f1": True, "perplexity": False}
     found = {"results": {"a": values}, "n-samples": {"a": {"effective": 9}}, "higher_is_better": {"a": directions}}
-    with pytest.warns(UserWarning, match="The task 'a' does not say whether a higher 'own' is better"):
+    with pytest.warns(UserWarning, match="'a' .*'own'"):
         acc, f1, perplexity = read_results(found, ["a"])
     assert (acc.metric.name, acc.unit, acc.interval) == ("task_a_acc", "0 to 1", None)
     assert f1.metric.name == "task_a_f1_strict"
@@ -241,7 +241,7 @@ def test_before_and_after_a_run(trained, folder, tmp_path, capsys):
     assert results["before"]["task_both_acc"]["value"] == pytest.approx(right(*trained, SIDES["retain"]))
     assert results["metrics"]["task_both_acc"]["group"] == "kept"
     assert "task_both_acc" in capsys.readouterr().out
-    assert "In the test both, the model reaches" in (run / "audit.html").read_text()
+    assert "<code>task_both_acc</code>. " in (run / "audit.html").read_text()
     checkpoint = sorted((run / "checkpoints").glob("*.ckpt"))[0]
     main(["fit", *words, "--ckpt_path", str(checkpoint), "--method", "again"])
     again = json.loads((tmp_path / "text/again/latest/results.json").read_text())

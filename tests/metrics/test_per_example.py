@@ -98,7 +98,7 @@ def test_lira_finds_nothing_where_models_are_alike_and_all_where_they_are_not():
     assert alike["u_lira_tpr_at_1_percent"] < 0.03
     assert apart["u_lira_auc"] > 0.9999
     assert apart["u_lira_tpr_at_1_percent"] > 0.999
-    with pytest.raises(ValueError, match="three or more"):
+    with pytest.raises(ValueError, match="U-LiRA"):
         u_lira(np.zeros((2, 1)), np.zeros((5, 1)))
 
 

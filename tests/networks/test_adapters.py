@@ -56,7 +56,7 @@ def test_the_export_says_that_embeddings_are_untied(tmp_path):
 
 def test_experts_without_adapters_are_named():
     config = MixtralConfig(**SHAPE, num_key_value_heads=1, num_local_experts=2, num_experts_per_tok=1)
-    with pytest.warns(UserWarning, match="tensors of experts get no adapters"):
+    with pytest.warns(UserWarning, match="target_parameters.*model.network.lora"):
         add_adapters(MixtralForCausalLM(config), {"r": 2})
 
 
@@ -81,10 +81,10 @@ def test_adapters_that_are_one_memory_are_refused(target, device):
     fields = {"r": 2, "target_modules": [target], "ensure_weight_tying": True}
     with torch.device(device):
         tied, untied = llama(tied=True), llama(tied=False)
-    with pytest.raises(UserError, match="makes one memory of two parameters.*leave it out, and each layer has"):
+    with pytest.raises(UserError, match="ensure_weight_tying"):
         add_adapters(tied, fields)
-    with pytest.warns(UserWarning, match="no tied modules"):
+    with pytest.warns(UserWarning, match="ensure_weight_tying"):
         copy.deepcopy(add_adapters(untied, fields))
     if device == "cpu":
-        with pytest.raises(UserError, match="makes one memory of two parameters"):
+        with pytest.raises(UserError, match="ensure_weight_tying"):
             LoadedLM(get_peft_model(llama(tied=True), LoraConfig(**fields)))

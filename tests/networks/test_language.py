@@ -74,7 +74,7 @@ def test_mode_kernel_and_precision(data):
 
 def test_a_folder_without_weights_is_named(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    with pytest.raises(UserError, match="has no readable model"):
+    with pytest.raises(UserError, match="readable .*model.safetensors"):
         CausalLM(path=str(tmp_path)).build(None, exact=True)
 
 
@@ -108,8 +108,8 @@ NORM, HEAD = "model.layers.1.input_layernorm.weight", "lm_head.weight"
         (lambda x: x.pop(NORM), f"missing: {NORM}"),
         (lambda x: x.pop(HEAD), f"missing: {HEAD}"),
         (lambda x: x.update({"model.layers.2.mlp.bias": torch.zeros(2)}), "unexpected: model.layers.2.mlp.bias"),
-        (lambda x: x.update({NORM: torch.ones(17)}), rf"of another shape: {NORM} \(\[17\], not \[16\]\)"),
-        (lambda x: x.update({HEAD: torch.ones(5, 16)}), rf"of another shape: {HEAD} \(\[5, 16\], not \[1000, 16\]\)"),
+        (lambda x: x.update({NORM: torch.ones(17)}), rf"shape: {NORM} \(\[17\], not \[16\]\)"),
+        (lambda x: x.update({HEAD: torch.ones(5, 16)}), rf"shape: {HEAD} \(\[5, 16\], not \[1000, 16\]\)"),
     ],
 )
 def test_a_tensor_that_is_missing_unexpected_or_misshapen_is_named(folder, tmp_path, change, words):
@@ -169,19 +169,19 @@ def test_checkpointing_brings_no_dropout(data, config, exact, tmp_path):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"hiden_size": 16}, "'llama' has no field hiden_size"),
-        ({"hidden_size": 15}, "hidden size .15. is not a multiple of the number of attention heads .2."),
-        ({"hidden_size": "x"}, "expected int, got str"),
+        ({"hiden_size": 16}, "'llama' .*hiden_size"),
+        ({"hidden_size": 15}, ".15.*.2."),
+        ({"hidden_size": "x"}, "'hidden_size' .*int,"),
         ({"hidden_size": 0}, "ZeroDivisionError"),
-        ({"num_key_value_heads": 3}, "size of tensor a"),
+        ({"num_key_value_heads": 3}, "RuntimeError"),
         ({"hidden_act": "foo"}, "KeyError: 'foo'"),
-        ({"model_type": "lama"}, "make no language model"),
-        ({"model_type": None}, "make no language model"),
+        ({"model_type": "lama"}, " lama"),
+        ({"model_type": None}, " None"),
         ({"num_hidden_layers": 10_000_000}, "num_hidden_layers"),
-        ({"model_type": "resnet"}, "make no language model"),
+        ({"model_type": "resnet"}, "'resnet' .*vocab_size"),
     ],
 )
 def test_an_architectures_wrong_arguments(data, change, reason):
     network = CausalLM(config={**TINY, **change})
-    with pytest.raises(UserError, match=f"^The fields under model.network.config .*{reason}"):
+    with pytest.raises(UserError, match=f"model.network.config .*{reason}"):
         network.build(without_rows(data), exact=True)

@@ -70,11 +70,11 @@ def test_one_target_serves_every_forget_set(folder):
 @pytest.mark.parametrize(
     ("recipe", "options", "words"),
     [
-        (SmallCNN(width=8), {"split_seed": 1}, "belongs to another full split"),
-        (SmallCNN(width=8), {"validation_fraction": 0.2}, "belongs to another full split"),
-        (SmallCNN(width=16), {}, "has width 8, this run's network has 16"),
-        (SmallCNN(width=8, norm="batch"), {}, "has norm group, this run's network has batch"),
-        (ResNet18(width=8), {}, "has network SmallCNN, this run's network has ResNet18"),
+        (SmallCNN(width=8), {"split_seed": 1}, " full .*`split_seed`"),
+        (SmallCNN(width=8), {"validation_fraction": 0.2}, " full .*`split_seed`"),
+        (SmallCNN(width=16), {}, "width 8, .* 16"),
+        (SmallCNN(width=8, norm="batch"), {}, "norm group, .* batch"),
+        (ResNet18(width=8), {}, "SmallCNN, .* ResNet18"),
     ],
 )
 def test_a_model_of_another_split_or_shape_is_refused(folder, recipe, options, words):
@@ -86,13 +86,13 @@ def test_a_model_of_another_split_or_shape_is_refused(folder, recipe, options, w
 
 
 def test_missing_and_broken_folders_are_refused(folder, data, tmp_path):
-    with pytest.raises(UserError, match="holds no readable model"):
+    with pytest.raises(UserError, match="nowhere.*config.json"):
         network(path=str(tmp_path / "nowhere")).build(data, exact=False)
     (folder / "config.json").write_text("{")
-    with pytest.raises(UserError, match="holds no readable model"):
+    with pytest.raises(UserError, match="config.json"):
         network(path=str(folder)).build(data, exact=False)
     for kind in (SmallCNN, ResNet18):
-        with pytest.raises(UserError, match="width=0 is out of range"):
+        with pytest.raises(UserError, match="width=0"):
             kind(width=0)
-    with pytest.raises(UserError, match="set a multiple of 8"):
+    with pytest.raises(UserError, match="width 12"):
         SmallCNN(width=12)

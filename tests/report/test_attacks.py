@@ -102,7 +102,7 @@ def test_a_missing_model_is_a_note(bench):
     (experiment,) = collect(bench.folder).experiments
     found, *_ = attack_tables(experiment)
     assert found.rows[0][1].text == "–"
-    assert "There is no retrained model at hand." in found.notes
+    assert record.remarks[0] in found.notes
     assert worst(shares(experiment, ["a"], "ofmu")) is None
     assert "returns → (%)" not in tables(experiment)[0].head
 

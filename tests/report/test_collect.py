@@ -105,15 +105,15 @@ def test_a_broken_experiment_leaves_the_others(bench):
     bench.save()
     found = collect(bench.folder)
     assert [e.name for e in found.experiments] == ["good"]
-    assert len([p for p in found.problems if "is not described as a benchmark does" in p]) == 2
+    assert [sum(f"'{name}'" in p for p in found.problems) for name in ("bad", "../worse")] == [1, 1]
 
 
 @pytest.mark.parametrize(
     ("changes", "finished", "said"),
     [
-        ({"folder": "../elsewhere"}, 17, "leads out of"),
-        ({"seed": 1}, 17, "repeats seed 1 of ofmu"),
-        ({"seed": 7}, 18, "is listed as seed 7"),
+        ({"folder": "../elsewhere"}, 17, "'../elsewhere'"),
+        ({"seed": 1}, 17, "seed 1 "),
+        ({"seed": 7}, 18, "seed 7"),
     ],
 )
 def test_a_cell_that_cannot_be_what_it_says_is_named(bench, changes, finished, said):
@@ -176,7 +176,7 @@ def test_numbers_too_large_for_a_float_are_missing(bench):
     file.write_text(file.read_text().replace("Infinity", "1e400"))
     found = collect(bench.folder)
     assert list(found.experiments[0].values(["forget05"], "npo", "model_utility")) == [("forget05", 0)]
-    assert sum("has no finite model_utility: counted as missing" in p for p in found.problems) == 2
+    assert sum("model_utility" in p for p in found.problems) == 2
     assert report(bench.folder).is_file()
 
 
@@ -225,7 +225,7 @@ def test_foreign_folders_become_rows_of_text_experiments(bench, tmp_path, shared
     assert text.foreign["only_eval"] == ("open_unlearning", {"model_utility": 0.25})
     heads = [row[0].text for row in tables(pictures)[0].rows]
     assert heads == ["before", "retrained", "ofmu"], "they have no value of a column"
-    assert [p for p in found.problems if "nowhere" in p and "left out" in p]
+    assert [p for p in found.problems if "nowhere" in p]
 
 
 def test_foreign_folders_of_one_name_are_told_apart_by_those_above(bench, tmp_path):
@@ -250,6 +250,8 @@ def test_one_run_or_one_method_in_the_place_of_all_is_told_which_folder_to_give(
 
 
 ODD = (None, 3, "x", [1], {"a": 1}, {"a": {"value": "x", "target": [1], "definition": [1]}})
+FEWER = (ODD[0], ODD[3], ODD[-1])
+"""They reach every line of the readers of analyses and manifests that all do."""
 
 
 def shown(folder, *figures):
@@ -278,7 +280,7 @@ def test_results_of_another_shape_are_survived(bench, key, odd):
 
 
 @pytest.mark.parametrize("key", ["draws", "spearman", "seeds", None])
-@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("odd", FEWER, ids=repr)
 def test_analyses_of_another_shape_are_survived(bench, key, odd):
     for kind in ("udi", "alignment", "ablation"):
         bench.experiment(kind, kind, table(scenarios=("a",), methods={"ofmu": 0.0}), metrics=["model_utility"])
@@ -287,7 +289,7 @@ def test_analyses_of_another_shape_are_survived(bench, key, odd):
 
 
 @pytest.mark.parametrize("key", "title kind paper note metrics ours gradients scenarios methods cells".split())
-@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("odd", FEWER, ids=repr)
 def test_manifests_of_another_shape_are_survived(bench, key, odd):
     runs = table(scenarios=("a",), methods={"ofmu": 0.0, "npo": 0.5}, seeds=(0, 1))
     for name in ("good", "odd"):

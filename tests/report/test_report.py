@@ -142,7 +142,7 @@ def test_a_folder_that_is_no_report_is_not_replaced(bench):
     own = bench.folder / "report/thesis.tex"
     own.parent.mkdir()
     own.write_text("years of work")
-    with pytest.raises(UserError, match="is no report"):
+    with pytest.raises(UserError, match=str(bench.folder / "report")):
         report(bench.folder)
     assert own.read_text() == "years of work"
     own.unlink()

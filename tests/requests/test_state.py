@@ -74,7 +74,7 @@ def test_retrained_models_after_the_first_half_and_all(n, after):
         ({"requests": [{}]}, "Request 1"),
         ({"requests": [CLASSES[0], CLASSES[0]]}, "Request 2"),
         ({"methods": {"retrained": Method()}}, "'retrained'"),
-        ({"methods": {"../x": Method()}}, "leads out of"),
+        ({"methods": {"../x": Method()}}, "'../x'"),
         ({"methods": {"x": Method("nowhere.yaml")}}, "'nowhere.yaml'"),
         ({"seeds": [1, 1]}, "seeds"),
         ({"retrained": Retrained("x.yaml", after=[4])}, "retrained.after"),
@@ -99,8 +99,8 @@ def begun(folder, a, status="finished"):
 @pytest.mark.parametrize(
     ("changes", "status", "said"),
     [
-        ({"lr": 0.2}, "finished", r"\(model.optimizer.lr\).*another name"),
-        ({"lr": 0.2}, "failed", r"\(model.optimizer.lr\).*or remove '.*request_01'"),
+        ({"lr": 0.2}, "finished", r"\(model.optimizer.lr\).* name"),
+        ({"lr": 0.2}, "failed", r"\(model.optimizer.lr\).*'.*request_01'"),
         ({"requests": [CLASSES[3]]}, "finished", r"\(data.forget_classes\)"),
         ({"options": {"trainer.max_steps": 2}}, "finished", r"\(data.train_items\)"),
     ],
@@ -122,7 +122,7 @@ def test_what_a_longer_list_left_is_no_run_of_another_list(tmp_path, finished):
     left.write(tmp_path / cell.folder / file)
     State("list", tmp_path, asked(CLASSES[:1])).write()
     State("list", tmp_path, asked(CLASSES)).refuse_changes()
-    with pytest.raises(UserError, match=r"Request 2 of 'grad_diff' \(seed 0\).*another name"):
+    with pytest.raises(UserError, match=r"Request 2 of 'grad_diff' \(seed 0\).* name"):
         State("list", tmp_path, asked([CLASSES[0], CLASSES[3]])).refuse_changes()
 
 
@@ -131,7 +131,7 @@ def test_a_configuration_file_that_has_changed(tmp_path):
     config.write_text("a: 1")
     begun(tmp_path, asked(base=str(config)))
     config.write_text("a: 2")
-    with pytest.raises(UserError, match="a configuration file"):
+    with pytest.raises(UserError, match=r"\(.*ofmu_pl.*\)"):
         State("list", tmp_path, asked(base=str(config))).refuse_changes()
 
 
@@ -162,7 +162,7 @@ def test_what_has_finished_stays_so_in_the_record_when_a_longer_list_is_interrup
     (found,) = RequestsRecord.read(tmp_path / "list" / REQUESTS).sequences
     assert [r.status for r in found.requests] == ["finished", "finished", "unfinished", "unfinished"]
     assert found.forgotten["UA"][0] == [50.0, None, None, None]
-    with pytest.raises(UserError, match="give this list another name"):
+    with pytest.raises(UserError, match=r"\(model.optimizer.lr\).* name"):
         State("list", tmp_path / "list", asked(lr=0.2)).refuse_changes()
 
 

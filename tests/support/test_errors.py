@@ -50,26 +50,26 @@ def network():
 )
 def test_numbers_out_of_range(make, name, refused):
     for value in refused:
-        with pytest.raises(UserError, match=f"{name}={value} is out of range: give "):
+        with pytest.raises(UserError, match=f"{name}={value} "):
             make(**{name: value})
 
 
 def test_the_edges_of_a_range():
     check_range(0, 3, a=0, b=3, off=None)
     check_range(0, above=True, a=1e-300)
-    with pytest.raises(UserError, match="a=0 is out of range: give more than 0."):
+    with pytest.raises(UserError, match="a=0 .* 0"):
         check_range(0, above=True, a=0)
-    with pytest.raises(UserError, match="b=4 is out of range: give a value from 0 to 3."):
+    with pytest.raises(UserError, match="b=4 .*0 to 3"):
         check_range(0, 3, a=0, b=4)
 
 
 def test_what_is_no_number_or_no_whole_one():
     for value in ("3", [1], (1, 2), np.ones(2), object):
-        with pytest.raises(UserError, match=re.escape(f"a={value!r} is no number: give 1 or more.")):
+        with pytest.raises(UserError, match=re.escape(f"a={value!r} ") + ".*number"):
             check_range(1, a=value)
     for value in (2.5, 2.0, np.float32(2)):
         check_range(1, a=value)
-        with pytest.raises(UserError, match=re.escape(f"a={value} is no integer: give 1 or more.")):
+        with pytest.raises(UserError, match=re.escape(f"a={value} ") + ".*integer"):
             check_range(1, whole=True, a=value)
     check_range(1, whole=True, a=np.int64(2), b=torch.tensor(3), off=None)
     check_range(0, 1, a=torch.tensor(0.5))

@@ -67,7 +67,7 @@ def test_the_old_folder_comes_back_if_the_new_one_cannot_take_its_name(model, tm
         replace(a, b)
 
     monkeypatch.setattr(files.os, "replace", refuse)
-    with pytest.raises(OSError, match="Input/output error"), replacing(model) as temporary:
+    with pytest.raises(OSError, match="Errno 5"), replacing(model) as temporary:
         write(temporary, "new")
     assert (model / "weights").read_text() == "old"
     assert list(tmp_path.glob(".*")) == []
@@ -91,7 +91,7 @@ def test_a_disk_that_lacks_fsync_costs_a_warning(model, tmp_path, monkeypatch, c
         write(temporary, "new")
     assert (model / "weights").read_text() == "new"
     code = errno.EIO
-    with pytest.raises(OSError, match="Input/output error"), replacing(model) as temporary:
+    with pytest.raises(OSError, match="Errno 5"), replacing(model) as temporary:
         write(temporary, "newer")
     assert (model / "weights").read_text() == "new"
 
@@ -102,5 +102,5 @@ def test_a_disk_that_lacks_fsync_costs_a_warning(model, tmp_path, monkeypatch, c
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_what_never_ends_is_refused(read, make, tmp_path):
     make(tmp_path / "a.txt")
-    with pytest.raises(UserError, match="a pipe or a device"):
+    with pytest.raises(UserError, match="pipe"):
         read(tmp_path / "a.txt")

@@ -3,6 +3,7 @@
 import copy
 import importlib
 import os
+import re
 import subprocess
 import sys
 import time
@@ -87,9 +88,9 @@ def test_a_damaged_file_is_made_anew_with_one_warning(text, cache, make, harm):
     (path,) = cache.iterdir()
     whole = path.read_bytes()
     harm(path)
-    with pytest.warns(UserWarning, match="it is made anew") as said:
+    with pytest.warns(UserWarning, match=re.escape(path.name)) as said:
         assert torch.equal(make(text), first)
-    assert len([w for w in said if "made anew" in str(w.message)]) == 1
+    assert len([w for w in said if path.name in str(w.message)]) == 1
     assert path.read_bytes() == whole
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -218,9 +219,9 @@ def test_a_damaged_model_is_trained_anew_with_one_warning(cache, harm):
     whole = (path / "model.safetensors").read_bytes()
     assert trained(None) == path
     harm(path / "model.safetensors")
-    with pytest.warns(UserWarning, match="it is made anew") as said:
+    with pytest.warns(UserWarning, match=path.name) as said:
         assert trained(None) == path
-    assert len([w for w in said if "made anew" in str(w.message)]) == 1
+    assert len([w for w in said if path.name in str(w.message)]) == 1
     assert (path / "model.safetensors").read_bytes() == whole
     assert subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=path, check=False).returncode == 0
 
@@ -235,7 +236,7 @@ def test_a_damaged_model_is_refused_where_it_is_loaded(text, tmp_path, name, har
         write_model(folder, recipe.build(data, exact=False), recipe, data, provenance(data, streams=["full"]))
         recipe.at(str(folder)).build(data, exact=False)
         harm(folder / name)
-        with pytest.raises(UserError, match="is damaged|lacks its file"):
+        with pytest.raises(UserError, match=f"'{name}'"):
             recipe.at(str(folder)).build(data, exact=False)
         (folder / "SHA256SUMS").unlink()  # another program's models have none
         if (name, harm) == ("model.safetensors", flip_a_bit):
@@ -245,9 +246,9 @@ def test_a_damaged_model_is_refused_where_it_is_loaded(text, tmp_path, name, har
 @pytest.mark.parametrize("make", [losses, scores, trained])
 def test_a_cache_that_takes_nothing_costs_a_warning(text, cache, make):
     cache.write_text("a file is no folder, and root may write in any folder")
-    with pytest.warns(UserWarning, match="Nothing can be kept in") as said:
+    with pytest.warns(UserWarning, match="OFMU_CACHE") as said:
         made = make(text)
-    assert len([w for w in said if "Nothing can be kept" in str(w.message)]) == 1
+    assert len([w for w in said if "OFMU_CACHE" in str(w.message)]) == 1
     if make is trained:
         assert made.is_relative_to(cache.parent / "logs")
         assert trained(None) == made, "found again where it was put"
@@ -264,15 +265,15 @@ def test_sums_see_every_file(tmp_path):
     (tmp_path / "in").mkdir()
     for name in ("a", "in/b"):
         (tmp_path / name).write_text(name)
-    assert "has no readable SHA256SUMS" in damage(tmp_path)
+    assert "SHA256SUMS" in damage(tmp_path)
     write_sums(tmp_path)
     assert damage(tmp_path) is None
     (tmp_path / "in/b").write_text("x")
-    assert damage(tmp_path) == "is damaged (its file 'in/b' does not match its checksum)"
+    assert "'in/b'" in damage(tmp_path)
     (tmp_path / "in/b").unlink()
-    assert damage(tmp_path) == "lacks its file 'in/b'"
+    assert "'in/b'" in damage(tmp_path)
     (tmp_path / "SHA256SUMS").write_text("")
-    assert "has no readable" in damage(tmp_path)
+    assert "SHA256SUMS" in damage(tmp_path)
 
 
 def test_half_written_files_of_dead_processes_are_swept(tmp_path):

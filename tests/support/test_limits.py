@@ -29,7 +29,7 @@ def test_names_of_parameters_and_modules():
     others = [{"exclude_modules": SLOW}, {"rank_pattern": {SLOW: 2}}, {"alpha_pattern": {SLOW: 2}}]
     for slow in ({"target_modules": SLOW}, patterns, *others):
         given = {"target_modules": ["a" * 40], "task_type": None, **slow}
-        with pytest.raises(UserError, match=r"model.network.lora takes more than .* seconds"):
+        with pytest.raises(UserError, match=r"model.network.lora .*\d seconds"):
             add_adapters(network, given)
 
 

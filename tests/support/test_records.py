@@ -145,7 +145,7 @@ def test_a_newer_schema_is_refused(tmp_path, record):
     record.write(path)
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, "schema": SCHEMA + 1}))
-    with pytest.raises(NewerError, match=rf"'{path}' is of schema {SCHEMA + 1}, which a newer ofmu_pl wrote"):
+    with pytest.raises(NewerError, match=rf"'{path}' .*schema {SCHEMA + 1}\b"):
         type(record).read(path)
 
 
@@ -162,7 +162,7 @@ def test_a_newer_schema_is_refused(tmp_path, record):
 def test_what_is_not_ours_is_refused_in_one_sentence(tmp_path, kind, content):
     path = tmp_path / "file.json"
     path.write_text(content)
-    with pytest.raises(UserError, match=rf"^'{path}' is no file.json that ofmu_pl wrote \([^\n]+: put back [^\n]+$"):
+    with pytest.raises(UserError, match=rf"^'{path}' [^\n]* file.json [^\n]*\([^\n]+$"):
         kind.read(path)
 
 

@@ -3,6 +3,7 @@
 import ast
 import json
 import pickle
+import re
 import types
 from pathlib import Path
 
@@ -82,7 +83,7 @@ def test_the_search_finds(source):
 
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "/x", "", ".", ".."])
 def test_a_name_stays_below_its_folder(name, tmp_path):
-    with pytest.raises(UserError, match="leads out of"):
+    with pytest.raises(UserError, match=re.escape(f"--option '{name}'")):
         below(tmp_path, name, "--option")
     assert below(tmp_path, "a/b", "--option") == tmp_path / "a/b"
 
@@ -90,7 +91,7 @@ def test_a_name_stays_below_its_folder(name, tmp_path):
 def test_a_configuration_of_a_corpus_is_no_path(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "secret.jsonl").write_text('{"text": "secret"}\n')
-    with pytest.raises(UserError, match="leads out of"):
+    with pytest.raises(UserError, match=r"`data.data` '\.\./secret.jsonl'"):
         read_part(str(tmp_path / "data"), "../secret.jsonl", "../secret", "test", "data.data")
 
 
@@ -104,12 +105,12 @@ def deep(path):
     path.write_text("[" * 10**6)
 
 
-@pytest.mark.parametrize(("write", "expected"), [(huge, "bytes, more than"), (deep, "nested too deeply")])
+@pytest.mark.parametrize(("write", "expected"), [(huge, str(2**40)), (deep, "nested")])
 def test_json_that_fills_memory_or_stack(write, expected, tmp_path):
     write(tmp_path / "provenance.json")
     with pytest.raises(ValueError, match=expected):
         read_json(tmp_path / "provenance.json")
-    with pytest.raises(UserError, match=r"is no provenance.json that ofmu_pl wrote"):
+    with pytest.raises(UserError, match=f"provenance.json.*ValueError.*{expected}"):
         read_model_facts(str(tmp_path))
 
 
@@ -140,7 +141,7 @@ def test_row_numbers_that_are_not_the_datas(ids, tmp_path):
     write([0, 1, 2])
     assert read_reference(tmp_path / "reference.json", data).scores["forget"].ids.tolist() == [0, 1, 2]
     write(ids)
-    with pytest.raises(UserError, match="has other row numbers|no file that a run wrote"):
+    with pytest.raises(UserError, match="reference.json'"):
         read_reference(tmp_path / "reference.json", data)
 
 
@@ -180,6 +181,6 @@ def test_a_hostile_folder_of_an_image_classifier(how, digits, tmp_path):
     if how == "whole":
         loaded.build(digits, exact=False)
         return
-    with pytest.raises(UserError, match="holds no readable model|are not those of the|is no provenance.json that"):
+    with pytest.raises(UserError, match=r"(config|provenance)\.json"):
         loaded.build(digits, exact=False)
     assert not mark.exists()

@@ -105,7 +105,7 @@ def test_one_byte_is_noticed_or_changes_nothing(shards, copy, name):
 def test_a_byte_of_a_tensor_is_noticed(copy):
     shard = copy / "__0_0.distcp"
     flip(shard, shard.read_bytes().index(tensors()["state_dict"]["a"].numpy().tobytes()) + 1000)
-    with pytest.raises(UserError, match="is truncated or no checkpoint"):
+    with pytest.raises(UserError, match=r"step=1\.ckpt' .*truncated"):
         require_sound(copy)
 
 
@@ -124,9 +124,9 @@ def test_a_name_that_is_damaged_in_the_index(copy, older, tmp_path, name):
     content = index.read_bytes()
     assert name in content
     index.write_bytes(content.replace(name, name[:-1] + b"~"))
-    with pytest.raises(UserError, match="is truncated or no checkpoint"):
+    with pytest.raises(UserError, match=r"step=1\.ckpt' .*truncated"):
         require_sound(copy)
-    with pytest.warns(UserWarning, match="is passed over"):
+    with pytest.warns(UserWarning, match=r"step=1\.ckpt"):
         assert newest(tmp_path) == older
 
 
@@ -135,9 +135,9 @@ def test_shards_of_another_network(tmp_path):
     weights = {f"network.{k}": x for k, x in nn.Linear(3, 2).state_dict().items()}
     dcp.save({"state_dict": weights, "optimizer_0": {}}, checkpoint_id=folder, no_dist=True)
     require_fit(folder, nn.Linear(3, 2))
-    with pytest.raises(UserError, match=r"weight is \[2, 3\] there, \[2, 4\] here"):
+    with pytest.raises(UserError, match=r"weight .*\[2, 3\] .*\[2, 4\]"):
         require_fit(folder, nn.Linear(4, 2))
-    with pytest.raises(UserError, match=r"\(bias is \[2\] there, missing here\)"):
+    with pytest.raises(UserError, match=r"\(bias .*\[2\]"):
         require_fit(folder, nn.Linear(3, 2, bias=False))
 
 
@@ -189,9 +189,9 @@ def test_last_passes_over_whatever_is_not_sound(older, tmp_path, what):
     newer = tmp_path / "version_1/checkpoints/step=2.ckpt"
     newer.parent.mkdir(parents=True)
     STRANGE[what](newer)
-    with pytest.raises(UserError, match=r"step=2.ckpt' (is|does not) [^\n]*: give another one"):
+    with pytest.raises(UserError, match=r"step=2\.ckpt' [^\n]*--ckpt_path"):
         require_sound(newer)
-    with pytest.warns(UserWarning, match="is passed over"):
+    with pytest.warns(UserWarning, match=r"step=2\.ckpt"):
         assert newest(tmp_path) == older
 
 
@@ -199,7 +199,7 @@ def test_last_passes_over_whatever_is_not_sound(older, tmp_path, what):
 def test_a_disk_that_is_full_while_shards_are_written(tmp_path, named):
     """What torch gathers from the ranks is no ``Exception``."""
     error = OSError(errno.ENOSPC, "No space left on device", *(["there/0.distcp"] if named else []))
-    with pytest.raises(OSError, match="No space left on device") as full, shard_errors(tmp_path):
+    with pytest.raises(OSError, match="Errno 28") as full, shard_errors(tmp_path):
         raise CheckpointException("write", {1: (error, [])})
     assert full.value.filename == ("there/0.distcp" if named else str(tmp_path))
     with pytest.raises(CheckpointException), shard_errors(tmp_path):
@@ -216,7 +216,7 @@ def test_a_class_that_moved_within_the_package_is_the_same_setting(tmp_path):
     torch.save({SETTINGS: old}, path)
     assert resumed_from(str(path), tmp_path, settings(resolved("ofmu_pl.OFMU"))) == path
     for other in ("ofmu_pl.NPO", "theirs.OFMU"):
-        with pytest.raises(UserError, match=r"other settings \(model.class_path was"):
+        with pytest.raises(UserError, match=r'\(model\.class_path .*"OFMU"'):
             resumed_from(str(path), tmp_path, settings(resolved(other)))
 
 
@@ -242,7 +242,7 @@ def test_the_precision_is_a_setting_and_its_older_name_the_same(tmp_path):
     for then, same, other in (("bf16", "bf16-mixed", None), (None, "32-true", "bf16")):
         torch.save({SETTINGS: settings(now[then])}, path)
         assert resumed_from(str(path), tmp_path, settings(now[same])) == path
-        with pytest.raises(UserError, match=r'other settings \(trainer.precision was ".*-.*", is ".*-.*"\): give'):
+        with pytest.raises(UserError, match=r'\(trainer.precision .*".*-.*", .*".*-.*"\)'):
             resumed_from(str(path), tmp_path, settings(now[other]))
     before = {k: v for k, v in settings(now["bf16"]).items() if k != "trainer.precision"}  # of older versions
     torch.save({SETTINGS: before}, path)

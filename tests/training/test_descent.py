@@ -16,7 +16,7 @@ from tests.helpers.training import TINY, train
 
 def test_a_runaway_step_is_not_counted():
     module = OFMU(CausalLM(config=TINY), optimizer=lambda p: torch.optim.SGD(p, lr=1e4), gradient_clip=None)
-    with pytest.raises(DivergedError, match=r"iteration 1 \(the norm of the weights went from"):
+    with pytest.raises(DivergedError, match=r"iteration 1 \(.*norm"):
         train(module, steps=3)
     assert module.trainer.global_step == 0
 

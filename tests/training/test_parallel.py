@@ -15,7 +15,7 @@ from ofmu_pl.training.parallel import ranks_of
 def test_rows_that_ranks_cannot_share_evenly():
     data = SimpleNamespace(batch_size=8, splits={"forget": range(3), "retain": range(20)})
     PairedDataModule.check_shares(data, ("retain",), 2)
-    with pytest.raises(UserError, match="A batch of 3 forget rows does not divide among 2 ranks"):
+    with pytest.raises(UserError, match=r"3 forget .*data\.batch_size"):
         PairedDataModule.check_shares(data, ("forget", "retain"), 2)
 
 
@@ -24,9 +24,9 @@ class LayersCut(ModelParallelStrategy):
 
 
 def test_strategies_that_do_not_serve():
-    with pytest.raises(UserError, match="set the strategy's data_parallel_size"):
+    with pytest.raises(UserError, match="data_parallel_size"):
         ranks_of(LayersCut())
-    with pytest.raises(UserError, match="FSDPStrategy cannot run OFMU's inner and outer steps"):
+    with pytest.raises(UserError, match="FSDPStrategy .*ddp"):
         ranks_of(FSDPStrategy())
 
 
@@ -34,5 +34,5 @@ def test_an_optimizer_that_cannot_step_on_shards():
     optimizer = pytest.importorskip("bitsandbytes").optim.AdamW8bit([torch.nn.Parameter(torch.zeros(2))])
     cpu = torch.device("cpu")
     check_optimizer(optimizer, sharded=False, device=cpu)
-    with pytest.raises(UserError, match="AdamW8bit takes whole tensors, not FSDP2's shards"):
+    with pytest.raises(UserError, match="AdamW8bit .*FSDP2"):
         check_optimizer(optimizer, sharded=True, device=cpu)

@@ -4,6 +4,7 @@ import copy
 import gc
 import json
 import os
+import re
 import subprocess
 import sys
 from functools import partial
@@ -26,6 +27,7 @@ from transformers import (
 
 import ofmu_pl
 from ofmu_pl.cli import main
+from ofmu_pl.data.text_files import NO_HOLDOUT
 from ofmu_pl.support.errors import DivergedError, UserError
 from tests.helpers.citizen_rows import SIDES, files, learnt
 
@@ -125,13 +127,13 @@ def test_adapters_that_know_the_rows_are_what_is_unlearned(loaded):
 
 def test_without_holdout_rows_it_says_what_nobody_can_tell(loaded, capsys):
     rows = {name: SIDES[name] for name in ("forget", "retain")}
-    with pytest.warns(UserWarning, match="nobody can tell whether"):
+    with pytest.warns(UserWarning, match=re.escape(NO_HOLDOUT)):
         result = ofmu_pl.unlearn(*loaded, **rows, steps=1, **QUIET)
     assert "mia_loss" not in result.metrics
-    assert "nobody can tell whether" in result.remark
+    assert result.remark == NO_HOLDOUT
     result.table()
     assert "forget_loss" in (printed := capsys.readouterr().out)
-    assert "nobody can tell" in printed
+    assert NO_HOLDOUT in " ".join(printed.split())
 
 
 def test_what_a_result_leaves(loaded, tmp_path):
@@ -146,7 +148,7 @@ def test_what_a_result_leaves(loaded, tmp_path):
     assert "OFMU, 1 iterations" in repr(result)
     signed = (tmp_path / "runs/ofmu/latest/audit.html").read_text()
     assert "config.yaml" not in signed
-    assert "retrained model to compare with" in " ".join(signed.split())
+    assert "compare" in " ".join(signed.split())
     (tmp_path / "models/other").mkdir(parents=True)
     (tmp_path / "models/file").touch()
     for taken in ("models", "models/file"):
@@ -233,7 +235,7 @@ def test_a_first_run_goes_on_without_what_its_network_has_no_derivatives_for(mid
     layers = [nn.Flatten(), nn.Linear(48, 16), middle(), nn.Linear(16, 2)]
     result = ofmu_pl.unlearn(nn.Sequential(*layers), **IMAGES, **PREPARED, steps=10, **QUIET)
     assert result.metrics["UA"].n == 6
-    told = [str(w.message) for w in recwarn if "goes on without" in str(w.message)]
+    told = [str(w.message) for w in recwarn if re.search(r"model\.(beta|engine)", str(w.message))]
     assert [said in text for text in told] == ([True] if said else [])
     if said:  # who chooses the rates chooses the engine
         chosen = partial(ofmu_pl.OFMU, inner_steps=1, engine="autograd")
@@ -325,7 +327,7 @@ def test_a_model_that_cannot_be_used_is_refused(loaded, token):
 def test_a_token_that_pads_and_has_no_row_is_refused(loaded):
     model, tokenizer = loaded[0], copy.deepcopy(loaded[1])
     tokenizer.add_special_tokens({"pad_token": "[PAD]"})
-    with pytest.raises(UserError, match="pads with a token"):
+    with pytest.raises(UserError, match=r"pads .*vocab_size"):
         ofmu_pl.unlearn(model, tokenizer, **SIDES, steps=1, **QUIET)
 
 
@@ -333,7 +335,7 @@ def test_a_loaded_model_sets_the_goals(loaded):
     other = copy.deepcopy(loaded[0])
     torch.nn.init.zeros_(next(p for name, p in other.named_parameters() if "ln_f.weight" in name))
     before = state(other)
-    with pytest.warns(UserWarning, match="The reference 'a loaded model' does not say"):
+    with pytest.warns(UserWarning, match="'a loaded model'"):
         result = ofmu_pl.unlearn(*loaded, **SIDES, steps=1, reference=other, **QUIET)
     assert result.metrics["forget_loss"].target == result.retrained["forget_loss"].value
     assert result.retrained["forget_loss"].value > 2 * result.before["forget_loss"].value, "it knows nothing"
