@@ -202,7 +202,7 @@ def test_a_checkpoint_that_is_not_sound(resume, change, said):
 
 def test_a_checkpoint_of_other_settings(resume, fit):
     line = resume(lambda path: path, "--model.stepper.lr", "0.5", "--model.optimizer", "torch.optim.SGD")
-    assert re.search(r"\(model\.init_args\.stepper\.init_args\.lr .*0\.02.*0\.5; ", line)
+    assert re.search(r"\(model\.init_args\.optimizer\.class_path .*AdamW.*SGD", line)
     same = ["--model.micro_batch_size", "2", "--trainer.max_steps", "3"]
     resumed = fit("--ckpt_path", str(resume.folder / "checkpoints/step=2.ckpt"), *same)
     config = yaml.safe_load((resumed / "config.yaml").read_text())

@@ -12,6 +12,9 @@ from ofmu_pl import data, modules
 from ofmu_pl.evaluation.images import ImageEvaluation
 from ofmu_pl.evaluation.originals import Original
 from ofmu_pl.evaluation.text import TextEvaluation
+from ofmu_pl.modules.lower_level import BoundedLoss, HeldOutLevels
+from ofmu_pl.modules.steppers import AdamSteps, PlainSteps, SharedSteps
+from ofmu_pl.modules.upper_level import FlatteningStep, NoPenalty, PrintedPenalty
 from ofmu_pl.networks import CausalLM, Classifier, ResNet18, SmallCNN
 from ofmu_pl.training.export import ModelExport
 
@@ -20,6 +23,9 @@ CLASSES = {
     "data": [getattr(data, name) for name in data.__all__],
     "model.network": [CausalLM, Classifier, ResNet18, SmallCNN],
     "model": [getattr(modules, name) for name in modules.__all__],
+    "model.lower": [BoundedLoss, HeldOutLevels],
+    "model.stepper": [AdamSteps, PlainSteps, SharedSteps],
+    "model.upper": [FlatteningStep, NoPenalty, PrintedPenalty],
     "evaluation": [TextEvaluation, ImageEvaluation],
     "original": [Original],
     "export": [ModelExport],
