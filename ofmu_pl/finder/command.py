@@ -15,25 +15,8 @@ from ofmu_pl.support.pages import templates
 PAGE = "found.html"
 MOST = 2000
 """Hits of a file that the page shows; the files of numbers have all."""
-SHOWN = 400
-"""Letters of a row that the page shows around the hit."""
-
-
-@dataclass(frozen=True)
-class Mention:
-    """A hit as the page shows it.
-
-    Attributes:
-        hit: The hit.
-        place: Where the row is.
-        before: The row's text before the words that were found.
-        after: The text after them.
-    """
-
-    hit: Hit
-    place: str
-    before: str
-    after: str
+SHOWN = 200
+"""Letters of a row that the page shows before the hit, and after it."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +29,7 @@ class Found:
         rows: Numbers of rows that are about a person.
         inside: Numbers of rows that name a person and are about something else.
         doubtful: Numbers of rows whose best hit has less than the least score.
-        mentions: All hits, the surest first.
+        mentions: Hits with the places of their rows, the surest first.
     """
 
     source: str
@@ -54,7 +37,7 @@ class Found:
     rows: list[int]
     inside: list[int]
     doubtful: list[int]
-    mentions: list[Mention]
+    mentions: list[tuple[Hit, str]]
 
 
 def search(sources: Sequence[str], names: Path, out: Path, least: float) -> None:
@@ -65,19 +48,18 @@ def search(sources: Sequence[str], names: Path, out: Path, least: float) -> None
         names: A text file with a name a line, given names first.
         out: Folder of the outputs.
         least: Score from which a row is written into a file of numbers, 0 to 100.
-
-    Raises:
-        UserError: A file cannot be read, there is no name, or the score is out of its range.
     """
     check_range(0, 100, least=least)
     sought = _names(names)
     found = [_found(read_source(source, "rows"), sought, least) for source in sources]
     lists = [_write_numbers(out, f, i, len(found)) for i, f in enumerate(found)]
     page = templates("ofmu_pl.finder").get_template("page.html.jinja")
+    text = page.render(found=found, names=sought, least=least, most=MOST, shown=SHOWN)
     with replacing(out / PAGE) as temporary:
-        temporary.write_text(page.render(found=found, names=sought, least=least, most=MOST), encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
+    persons = sought[0] if len(sought) == 1 else f"one of {len(sought)} persons"
     for f, numbers in zip(found, lists, strict=True):
-        say(f"{f.source}: {len(f.rows)} of {f.total} rows are about {_persons(sought)} ({numbers}),")
+        say(f"{f.source}: {len(f.rows)} of {f.total} rows are about {persons} ({numbers}),")
         say(f"  {len(f.inside)} more name them inside of something else, {len(f.doubtful)} are doubtful.")
     say(f"Check them by eye: {out / PAGE}")
     for f, numbers in zip(found, lists, strict=True):
@@ -99,24 +81,15 @@ def _names(path: Path) -> list[str]:
     return names
 
 
-def _persons(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"one of {len(names)} persons"
-
-
 def _found(rows: Rows, names: Sequence[str], least: float) -> Found:
     texts = [" \N{MIDDLE DOT} ".join(texts_in(row)) for row in rows.rows]
     hits = sorted(find(texts, names), key=lambda hit: (-hit.score, hit.row))
     sure = [hit for hit in hits if hit.score >= least]
     about = {hit.row for hit in sure if not hit.inside}
     inside = {hit.row for hit in sure} - about
-    mentions = [_mention(hit, rows.place(hit.row)) for hit in hits[:MOST]]
+    mentions = [(hit, rows.place(hit.row)) for hit in hits[:MOST]]
     doubtful = {hit.row for hit in hits} - about - inside
     return Found(rows.source, len(texts), sorted(about), sorted(inside), sorted(doubtful), mentions)
-
-
-def _mention(hit: Hit, place: str) -> Mention:
-    before = hit.text[max(0, hit.begin - SHOWN // 2) : hit.begin]
-    return Mention(hit, place, before, hit.text[hit.end : hit.end + SHOWN // 2])
 
 
 def _write_numbers(out: Path, found: Found, i: int, files: int) -> Path:

@@ -76,10 +76,9 @@ def find(texts: Sequence[str], names: Iterable[str]) -> list[Hit]:
         texts: A row each.
         names: A person each, given names first.
 
-    Example:
-        >>> rows = ["Who is Eva Maria Novák?", "NOVAK, E. M. paints.", "Eva sings.", "Eva Maria Novac", "Mr Novak"]
-        >>> [(hit.row, hit.words, hit.score) for hit in find(rows, ["Eva Maria Novak"])]
-        [(0, 'Eva Maria Novák', 100.0), (1, 'NOVAK, E. M', 86.7), (3, 'Eva Maria Novac', 93.3), (4, 'Novak', 50.0)]
+    >>> rows = ["Who is Eva Maria Novák?", "NOVAK, E. M. paints.", "Eva sings.", "Eva Maria Novac", "Mr Novak"]
+    >>> [(hit.row, hit.words, hit.score) for hit in find(rows, ["Eva Maria Novak"])]
+    [(0, 'Eva Maria Novák', 100.0), (1, 'NOVAK, E. M', 86.7), (3, 'Eva Maria Novac', 93.3), (4, 'Novak', 50.0)]
     """
     texts = [unicodedata.normalize("NFC", text) for text in texts]
     words = [_words(text) for text in texts]

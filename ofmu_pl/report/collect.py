@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ofmu_pl.report.checks import belonging, check
-from ofmu_pl.report.foreign import Foreign, foreign_rows
-from ofmu_pl.report.runs import StudiedRun, Study, default_metrics, number
+from ofmu_pl.report.runs import Foreign, StudiedRun, Study, default_metrics, foreign_rows, number
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import AUDIT
@@ -52,14 +51,12 @@ class Collection:
 def collect(folder: Path, foreign: list[Path] | None = None) -> Collection:
     """Experiments of a benchmark (``benchmark.json``), of requests (``requests.json``), or of a folder of runs.
 
-    Ordinary runs are ``[SCENARIO/]METHOD/[seed_N/]version_K``; the one that ``latest`` points at counts.
+    Ordinary runs are ``[SCENARIO/]METHOD/[seed_N/]version_K``; the one that ``latest`` points at counts. A folder
+    that is none, or has neither a benchmark nor a finished unlearning run, is a ``UserError``.
 
     Args:
         folder: For example logs/quickstart.
         foreign: Folders of open-unlearning's evaluations, added as rows to the main tables of text.
-
-    Raises:
-        UserError: There is no such folder, or neither a benchmark nor a finished unlearning run.
     """
     if not folder.is_dir():
         raise UserError(f"'{folder}' is no folder: give the one that holds the runs, for example logs/quickstart.")
@@ -158,11 +155,7 @@ class Reader:
         )
 
     def walked(self) -> Study:
-        """One experiment of all ordinary runs below the folder.
-
-        Raises:
-            UserError: None has finished.
-        """
+        """One experiment of all ordinary runs below the folder; that none has finished is a ``UserError``."""
         folder = self.folder
         places: set[Path] = set()
         for depth in range(1, DEPTH + 1):

@@ -33,7 +33,7 @@ def report(folder: Path, foreign: list[Path] | None = None) -> Path:
         The page.
 
     Raises:
-        UserError: There is neither a benchmark nor a finished unlearning run, or ``FOLDER/report`` is something else.
+        UserError: See ``collect``, or ``FOLDER/report`` is something else.
     """
     found = collect(folder, foreign)
     methods = chain.from_iterable(e.methods for e in found.experiments)

@@ -36,18 +36,15 @@ class Section:
 def page(found: Collection, sections: list[Section]) -> str:
     """Return the text of the page of all experiments, a section each."""
     runs = list(chain.from_iterable(s.experiment.runs for s in sections))
-    return (
-        environment()
-        .get_template("page.html.jinja")
-        .render(
-            found=found,
-            sections=sections,
-            claims=list(chain.from_iterable(s.claims for s in sections)),
-            cells=len(runs),
-            finished=sum(run.results is not None for run in runs),
-            facts=_facts(runs),
-            version=__version__,
-        )
+    template = environment().get_template("page.html.jinja")
+    return template.render(
+        found=found,
+        sections=sections,
+        claims=list(chain.from_iterable(s.claims for s in sections)),
+        cells=len(runs),
+        finished=sum(run.results is not None for run in runs),
+        facts=_facts(runs),
+        version=__version__,
     )
 
 

@@ -4,9 +4,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import product
+from pathlib import Path
 from typing import Any
 
+from ofmu_pl.metrics.functional import forget_quality_distance
 from ofmu_pl.metrics.result import Metric
+from ofmu_pl.support.files import read_json
 from ofmu_pl.support.records.manifest import CellRecord, ExperimentRecord
 from ofmu_pl.support.records.models import BEFORE, RETRAINED
 from ofmu_pl.support.records.reading import Entries
@@ -15,6 +18,8 @@ from ofmu_pl.support.records.results import AcrossRecord, AnalysisRecord, Attack
 
 Replicate = tuple[str, int]
 """Scenario and seed: what methods are paired by."""
+Foreign = dict[str, tuple[str, dict[str, float]]]
+"""Definition and values by metric, by name, of models that open-unlearning evaluated."""
 
 
 @dataclass
@@ -69,7 +74,7 @@ class Study(ExperimentRecord):
 
     name: str
     runs: list[StudiedRun]
-    foreign: dict[str, tuple[str, dict[str, float]]] = field(default_factory=dict)
+    foreign: Foreign = field(default_factory=dict)
     analysis: AnalysisRecord = field(default_factory=AnalysisRecord)
     across: dict[str, AcrossRecord] = field(default_factory=dict)
     requests: RequestsRecord | None = None
@@ -180,3 +185,41 @@ def default_metrics(runs: list[StudiedRun]) -> list[str]:
     columns = {name: declaration(name, entry).column for name, entry in entries.items()}
     chosen = [name for name, column in columns.items() if column is not None]
     return sorted(chosen, key=lambda name: columns[name] or 0) or list(columns)
+
+
+def foreign_rows(paths: list[Path], problems: list[str]) -> Foreign:
+    """Each by its folder's name, and those above where folders have one name.
+
+    A folder has ``TOFU_EVAL.json``, ``TOFU_SUMMARY.json`` or both; without numbers it is a sentence in ``problems``.
+    """
+    found = {}
+    for path in paths:
+        values = _totals(path, problems)
+        if values:
+            found[path.resolve()] = ("open_unlearning", values)
+        else:
+            problems.append(
+                f"The foreign folder '{path}' has no readable TOFU_SUMMARY.json or TOFU_EVAL.json: left out."
+            )
+    parts = 1
+    while len({path.parts[-parts:] for path in found}) < len(found):
+        parts += 1
+    return {"/".join(path.parts[-parts:]): row for path, row in found.items()}
+
+
+def _totals(path: Path, problems: list[str]) -> dict[str, float]:
+    """Totals by metric, and D, which neither file has."""
+    values: dict[str, float] = {}
+    for file in (path / "TOFU_EVAL.json", path / "TOFU_SUMMARY.json"):
+        try:
+            content = read_json(file) if file.is_file() else {}
+            totals = {k: number(v.get("agg_value") if isinstance(v, dict) else v) for k, v in content.items()}
+            ratios = content.get("forget_truth_ratio")
+        except (OSError, ValueError, AttributeError) as error:
+            problems.append(f"{file} cannot be read ({' '.join(str(error).split())}): left out.")
+            continue
+        values |= {k: v for k, v in totals.items() if v is not None}
+        items = ratios.get("value_by_index") if isinstance(ratios, dict) else None
+        if items and "forget_quality" in values:
+            values["forget_quality_D"] = forget_quality_distance(values["forget_quality"], len(items))
+    return values

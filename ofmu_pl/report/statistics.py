@@ -164,11 +164,8 @@ def paired(differences: Sequence[float]) -> tuple[float, float, float, float]:
     that both signs are equally likely; with n pairs its least p is ``2^(1 - n)``: 0.25 at 3, 0.0625 at 5, so that it
     needs 6 pairs to fall below 0.05. Of more than 14 pairs 9,999 sign patterns are drawn, always the same.
 
-    Args:
-        differences: (n,); below two, or without any variation, p_t is NaN and the interval has no width.
-
-    Returns:
-        ``p_t``, ``p_sign``, ``low``, ``high``.
+    Of fewer than two differences, (n,), or without any variation, p_t is NaN and the interval has no width. Returns
+    ``p_t``, ``p_sign``, ``low``, ``high``.
     """
     d = np.asarray(differences, np.float64)
     if len(d) < 2:

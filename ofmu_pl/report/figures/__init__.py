@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import matplotlib as mpl
 
 from ofmu_pl.report.attacks import attacks_of
-from ofmu_pl.report.figures import requests, studies
+from ofmu_pl.report.figures import studies
 from ofmu_pl.report.figures.attacks import attack_figure
 from ofmu_pl.report.figures.style import RC, Look, png
 from ofmu_pl.report.figures.telemetry import telemetry
@@ -45,13 +45,13 @@ FIGURES = {
     "requests": {
         "matrix": (
             "What is still known of each request",
-            requests.heat_maps,
+            studies.heat_maps,
             "A row is a request, a column the time after one: left of the diagonal nobody had asked yet, right of it a "
             "lighter field is what came back. Means over seeds.",
         ),
         "drift": (
             "What must stay",
-            requests.drift,
+            studies.drift,
             "After 0 requests the model is the target; stars are models retrained without all requests so far.",
         ),
     },
