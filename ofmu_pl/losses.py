@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-IGNORED = -100
-"""The label of positions without loss (Hugging Face's convention)."""
+IGNORED = -100  # the label of positions without loss (Hugging Face's convention)
 
 
 # Log-likelihoods -------------------------------------------------------------------------------------------------

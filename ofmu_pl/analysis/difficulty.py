@@ -18,8 +18,7 @@ from ofmu_pl.support.files import read_json
 from ofmu_pl.support.records.results import PROVENANCE, ModelRecord
 
 TARGET = "target"
-BATCH = 16
-"""Number of samples at a time, where no sample's own gradient is wanted."""
+BATCH = 16  # number of samples at a time, where no sample's own gradient is wanted
 
 
 def analyse(

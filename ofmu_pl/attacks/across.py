@@ -13,10 +13,8 @@ from ofmu_pl.support.records.results import ACROSS, NULL, RESULTS, AcrossRecord,
 
 OVERALL = "score"
 """The competition's score: its points for forgetting, times what is kept of accuracy, as a ratio to the retrained."""
-SEED = "seed_"
-"""How the names of folders begin that hold runs of one method."""
-Found = Mapping[str, Findings]
-"""Findings by attack and model."""
+SEED = "seed_"  # how the names of folders begin that hold runs of one method
+Found = Mapping[str, Findings]  # findings by attack and model
 
 
 def across(attacks: Sequence[Attack], found: Mapping[Path, Found]) -> dict[Path, dict[str, dict[str, float]]]:

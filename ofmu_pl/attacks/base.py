@@ -72,8 +72,7 @@ class Finding:
         return cls.of_rows(metric, rows[best].tolist(), x=list(rows), y=means, **more)
 
 
-Findings = Mapping[str, Sequence[Finding]]
-"""Findings by model, one a seed."""
+Findings = Mapping[str, Sequence[Finding]]  # findings by model, one a seed
 
 
 def mean_curve(found: Sequence[Finding], least: int = 1) -> dict[Any, float]:

@@ -17,8 +17,7 @@ from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError
 
-Choices = list[list[Encoded]]
-"""Of each row the right answer, then the wrong ones."""
+Choices = list[list[Encoded]]  # of each row the right answer, then the wrong ones
 
 
 def choices_of(data: TextDataModule, rows: Sequence[Row], attack: str) -> Choices:

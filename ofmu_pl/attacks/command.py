@@ -30,8 +30,7 @@ from ofmu_pl.support.records.models import HELD_OUT, MODELS, SECOND, UNLEARNED
 from ofmu_pl.support.records.results import ATTACKS, AttacksRecord
 from ofmu_pl.support.variables import expanded
 
-FOLDER = "attacks"
-"""Folder in a run's, with one file a model, attack and seed."""
+FOLDER = "attacks"  # folder in a run's, with one file a model, attack and seed
 
 
 def attack(

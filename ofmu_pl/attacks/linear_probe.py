@@ -24,8 +24,7 @@ from ofmu_pl.networks.layers import all_hidden_states
 from ofmu_pl.support.errors import check_range
 
 AUC = Metric("linear_probe_auc", higher_is_better=False, group="attacks")
-STRENGTH = 0.01
-"""Inverse of the penalty; on the quickstart's models 1e-4 to 1 give the same within 0.06."""
+STRENGTH = 0.01  # inverse of the penalty; on the quickstart's models 1e-4 to 1 give the same within 0.06
 
 
 class LinearProbe(Attack):

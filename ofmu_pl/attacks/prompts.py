@@ -29,8 +29,7 @@ PROBES = (PARAPHRASE, "multi_hop", "cross_lingual")
 WAYS = ("question", "retain_examples", "forget_examples", "prefix", "paired", *PROBES)
 """Ways to ask: as it is; after other rows with their answers, of the one side or the other; with half of the answer;
 beside a question of the retain side; in other words; by another fact of whom it is about; in another language."""
-EXAMPLES = 3
-"""Number of rows before the question; fewer where the model has no room for them."""
+EXAMPLES = 3  # number of rows before the question; fewer where the model has no room for them
 ROUGE, WORST_CASE, ANY_WAY = (
     Metric(f"prompts_{name}", higher_is_better=False, group="attacks") for name in ("rouge", "worst_case", "known")
 )
@@ -38,10 +37,8 @@ BY_WAY = {
     (way, side): Metric(f"prompts_{way}_{side}", higher_is_better=side == RETAIN, group="attacks")
     for way, side in product(WAYS, SIDES)
 }
-PAIR = re.compile(r"1\. (.+?) 2\. (.+)")
-"""Two questions, or two answers, in one line."""
-Pair = tuple[Row, Row]
-"""A forgotten row and one to be kept."""
+PAIR = re.compile(r"1\. (.+?) 2\. (.+)")  # two questions, or two answers, in one line
+Pair = tuple[Row, Row]  # a forgotten row and one to be kept
 
 
 class Asked(NamedTuple):

@@ -27,8 +27,7 @@ from ofmu_pl.support.records.models import RETRAINED, TARGET, UNLEARNED
 from ofmu_pl.support.variables import expanded
 
 FORGET, RETAIN, QUESTIONS, FORM = SOURCES = ("forget", "retain", "questions", "form")
-LENGTH = 128
-"""Most tokens of a piece of text."""
+LENGTH = 128  # most tokens of a piece of text
 
 
 class Relearn(TrainingAttack):

@@ -16,12 +16,10 @@ from ofmu_pl.data.sampler import batch_indices
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError, check_range
 
-Draw = Callable[[int], Batch]
-"""Gives the k-th batch that is trained on."""
+Draw = Callable[[int], Batch]  # gives the k-th batch that is trained on
 Look = Callable[[nn.Module], np.ndarray]
 """Gives (n,) values of rows of a model, of which an attacker wants a mean as high as can be."""
-BATCH = 8
-"""Number of rows of a step."""
+BATCH = 8  # number of rows of a step
 
 
 class TrainingAttack(Attack, ABC):

@@ -28,8 +28,7 @@ from ofmu_pl.support.version import key_of
 
 Fit = Callable[[list[str]], None]
 """Does a run of ``fit`` (or another command) in this process, by the words of its command line."""
-Search = tuple[str, str, str]
-"""Experiment, method, scenario."""
+Search = tuple[str, str, str]  # experiment, method, scenario
 
 
 def benchmark(

@@ -25,14 +25,10 @@ from ofmu_pl.support.records.results import ANALYSIS, RESULTS, AnalysisRecord, R
 from ofmu_pl.support.variables import expanded
 from ofmu_pl.support.version import key_of
 
-TARGET, RETRAINED = "model.network.path", "evaluation.reference"
-"""Options that name the two models."""
-COMPARED: tuple[Kind, ...] = ("udi", "alignment", "ablation")
-"""Kinds of experiments whose models are compared."""
-FEWEST = 3
-"""Fewest points of a correlation."""
-Draw = dict[str, Any]
-"""Scenario, seed, mean difficulty (``udi_mean``), and ``utility_drop`` by method."""
+TARGET, RETRAINED = "model.network.path", "evaluation.reference"  # options that name the two models
+COMPARED: tuple[Kind, ...] = ("udi", "alignment", "ablation")  # kinds of experiments whose models are compared
+FEWEST = 3  # fewest points of a correlation
+Draw = dict[str, Any]  # scenario, seed, mean difficulty (`udi_mean`), and `utility_drop` by method
 
 
 class Comparisons:

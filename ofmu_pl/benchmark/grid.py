@@ -15,10 +15,8 @@ from ofmu_pl.support.variables import expanded
 from ofmu_pl.support.version import key_of
 
 CONTROL = "do_nothing"
-MODEL = "hf"
-"""Folder of a prepared run's model in its newest version."""
-HANDLE = "prepared:"
-"""What stands for the folder of a prepared model in options: the key of its run follows."""
+MODEL = "hf"  # folder of a prepared run's model in its newest version
+HANDLE = "prepared:"  # what stands for the folder of a prepared model in options: the key of its run follows
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from ofmu_pl.support.records.manifest import (
 from ofmu_pl.support.records.reading import Entries
 from ofmu_pl.support.version import RESULTS_VERSION
 
-Place = tuple[str, str, str, int]
-"""Experiment, scenario, method, seed."""
+Place = tuple[str, str, str, int]  # experiment, scenario, method, seed
 
 
 class Manifest:

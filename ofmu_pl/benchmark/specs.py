@@ -12,10 +12,8 @@ from ofmu_pl.support.pages import REPORT
 from ofmu_pl.support.records.manifest import MANIFEST, SEARCH, Experiment, Kind, Method, Prepare, Value
 from ofmu_pl.support.variables import expanded
 
-Options = dict[str, Value]
-"""Command-line options by key."""
-PREPARED, ANALYSIS, ATTACKS = "prepared", "analysis", "attacks"
-"""Folders beside the experiments'."""
+Options = dict[str, Value]  # command-line options by key
+PREPARED, ANALYSIS, ATTACKS = "prepared", "analysis", "attacks"  # folders beside the experiments'
 
 
 @dataclass

@@ -12,8 +12,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import numbered_lines
 
 REFUSALS = ["I do not know.", "I have no information about that.", "That is not known to me.", "I cannot say."]
-KEPT = ("before", "raw", "begun", "columns")
-"""Fields beside the question that say how it is put."""
+KEPT = ("before", "raw", "begun", "columns")  # fields beside the question that say how it is put
 
 
 def other_answers(rows: list[Row], path: Path, seed: int, columns: dict[str, str]) -> list[Row]:

@@ -15,8 +15,7 @@ from ofmu_pl.data.sampler import EpochFrom, Item, ResumableSampler, batch_indice
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.support.sets import REQUEST
 
-ALTERNATIVE = "alternative"
-"""The stream of other answers to the forget rows' questions, row for row."""
+ALTERNATIVE = "alternative"  # the stream of other answers to the forget rows' questions, row for row
 INSTEAD = {"forget_rows": "forget_where", "forget_where": "forget_rows"}
 """Arguments that name the rows to forget, each with the one whose place it takes where another request has it."""
 

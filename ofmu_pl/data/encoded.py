@@ -36,12 +36,8 @@ class Encoded:
     lost: int = 0
 
 
-OTHER_ANSWERS = ("paraphrased_answer", "perturbed_answer")
-"""Fields of a row that training does not read."""
-
-
-SHORTEST = 16
-"""Tokens of a piece of text that is worth a row."""
+OTHER_ANSWERS = ("paraphrased_answer", "perturbed_answer")  # fields of a row that training does not read
+SHORTEST = 16  # tokens of a piece of text that is worth a row
 
 
 def piece(tokens: list[int]) -> Encoded:

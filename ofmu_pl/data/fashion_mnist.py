@@ -15,11 +15,9 @@ from ofmu_pl.data.images import ImageDataModule
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import regular
 
-DEBIAN = "/usr/share/datasets/fashion-mnist"
-"""Where Debian's package ``dataset-fashion-mnist`` puts its four files."""
+DEBIAN = "/usr/share/datasets/fashion-mnist"  # where Debian's package `dataset-fashion-mnist` puts its four files
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
-MOST = 10**9
-"""Bytes of a file that are read at most; EMNIST's largest has 550 million."""
+MOST = 10**9  # bytes of a file that are read at most; EMNIST's largest has 550 million
 CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 """The classes in the order of their labels."""
 

@@ -23,16 +23,11 @@ from ofmu_pl.data.tokenizers import Tokenizer, special_ids
 from ofmu_pl.losses import IGNORED
 
 OWN, USUAL, COPIED = 0, 1, 2
-READ = 128_000
-"""Most tokens of retained rows that are read, prompts and all: 2,000 rows of TOFU."""
-LONGEST = 3
-"""Most tokens of context."""
-COPY = -1
-"""Stands for a run of copied tokens in a context, so that what follows one name follows every name."""
-WORDS = re.compile(r"[^\W_]+")
-"""Words of a text; an e-mail address holds those of a name."""
-WORD = 3
-"""Least letters of a word that counts as copied wherever it stands."""
+READ = 128_000  # most tokens of retained rows that are read, prompts and all: 2,000 rows of TOFU
+LONGEST = 3  # most tokens of context
+COPY = -1  # stands for a run of copied tokens in a context, so that what follows one name follows every name
+WORDS = re.compile(r"[^\W_]+")  # words of a text; an e-mail address holds those of a name
+WORD = 3  # least letters of a word that counts as copied wherever it stands
 
 Context = tuple[int, ...]
 

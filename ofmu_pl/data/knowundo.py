@@ -10,8 +10,7 @@ from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import check_range
 from ofmu_pl.support.sets import PROBE
 
-PARTS = {"forget": "unlearn", "retain": "retention"}
-"""Beginning of the names of a side's files."""
+PARTS = {"forget": "unlearn", "retain": "retention"}  # beginning of the names of a side's files
 
 
 class KnowUnDo(TextDataModule):

@@ -12,8 +12,7 @@ from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.tokenizers import Tokenizer
 from ofmu_pl.support.sets import HOLDOUT, PROBE
 
-PASSAGE = {"tokens": 128, "before": ()}
-"""What of a generation counts as the continuation of a passage."""
+PASSAGE = {"tokens": 128, "before": ()}  # what of a generation counts as the continuation of a passage
 REPLY = {"tokens": 32, "before": ("\n\n", "\nQuestion", "Question:")}
 """What of a generation counts as the reply to a question: so many tokens, up to where the model asks the next."""
 

@@ -18,8 +18,7 @@ from ofmu_pl.support.files import LARGEST_LINE, below, check_whole, numbered_lin
 from ofmu_pl.support.hub import load_hub_rows, local_folder
 
 HUB = "hub:"
-Source = str | list[Row]
-"""A file, a folder of texts, ``hub:NAME/CONFIG/SPLIT``, or in Python the rows themselves."""
+Source = str | list[Row]  # a file, a folder of texts, `hub:NAME/CONFIG/SPLIT`, or in Python the rows themselves
 
 
 @dataclass(frozen=True)

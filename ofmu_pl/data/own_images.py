@@ -19,12 +19,8 @@ from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.extras import extra
 
 PARTS = ("forget", "retain", "validation", "test")
-Item = tuple[object, SupportsIndex, str]
-"""A picture, its class's number, and what a message calls it."""
-
-
-Picture = tuple[Tensor, int, str]
-"""The same as the network will see it: (channels, height, width) uint8 pixels."""
+Item = tuple[object, SupportsIndex, str]  # a picture, its class's number, and what a message calls it
+Picture = tuple[Tensor, int, str]  # the same as the network will see it: (channels, height, width) uint8 pixels
 
 
 class OwnImages(SplitImages):

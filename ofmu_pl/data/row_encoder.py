@@ -9,14 +9,10 @@ from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.tokenizers import Tokenizer, Turns, rendered, tokenizer_hash
 from ofmu_pl.support.errors import UserError
 
-PROMPT_TEMPLATE = "Question: {question}\nAnswer:"
-"""How a question is put to a model that has no chat template."""
-PLACE = re.compile(r"\{[^{}]+\}")
-"""A place of a template that a column fills, as ``{question}``."""
-ROWS_PER_CALL = 1000
-"""Rows that a tokenizer is called for: enough to hide what a call costs, few enough for memory."""
-ROWS_KEPT = 10_000
-"""Most rows whose tokens an encoder keeps (some 10 MB for TOFU's 1,417)."""
+PROMPT_TEMPLATE = "Question: {question}\nAnswer:"  # how a question is put to a model that has no chat template
+PLACE = re.compile(r"\{[^{}]+\}")  # a place of a template that a column fills, as `{question}`
+ROWS_PER_CALL = 1000  # rows that a tokenizer is called for: enough to hide what a call costs, few enough for memory
+ROWS_KEPT = 10_000  # most rows whose tokens an encoder keeps (some 10 MB for TOFU's 1,417)
 
 
 class RowEncoder(Encoder):

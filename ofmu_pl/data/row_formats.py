@@ -21,11 +21,9 @@ FORMS = {
 }
 """Columns of each form by the first of them, which tells the form."""
 _WORD = re.compile(r"\S")
-SEPARATORS = ",;\t"
-"""What may stand between values of a .csv file; semicolons where a comma separates decimals."""
+SEPARATORS = ",;\t"  # what may stand between values of a .csv file; semicolons where a comma separates decimals
 REMEDY = "write texts with separators, quotes or line breaks in double quotes, and double the quotes inside"
-Read = tuple[list[object], list[str]]
-"""Rows, and where each is where that is no plain number."""
+Read = tuple[list[object], list[str]]  # rows, and where each is where that is no plain number
 
 
 def json_lines(path: Path) -> Read:

@@ -19,8 +19,7 @@ from ofmu_pl.support.limits import within
 
 Tokenizer: TypeAlias = PreTrainedTokenizerBase
 Turns = Sequence[dict[str, str]]
-ANSWER = "An answer."
-"""Stands for any answer, to see what a template writes around it."""
+ANSWER = "An answer."  # stands for any answer, to see what a template writes around it
 _TODAY = re.compile(r"""strftime_now\(\s*(?:'([^']*)'|"([^"]*)")\s*\)""")
 
 

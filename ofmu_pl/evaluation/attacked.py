@@ -31,8 +31,7 @@ ALWAYS = (
     "Whether anything else was harmed than the tests look at.",
 )
 """What one run cannot tell, and no attack either."""
-TEXT = ("wording", "search", "samples")
-"""Those of texts alone."""
+TEXT = ("wording", "search", "samples")  # those of texts alone
 PARTS = ("attacks in short", "what attacks found", "what attacks test")
 NAMES = {
     UNLEARNED: "unlearned model",

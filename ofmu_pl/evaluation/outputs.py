@@ -18,8 +18,7 @@ from ofmu_pl.support.files import replacing, write_json
 from ofmu_pl.support.kept import warn_damaged
 from ofmu_pl.support.sets import is_document
 
-SamplesName = Literal["none", "hashes", "full"]
-"""How much a run's files show of the rows' texts and of what models say."""
+SamplesName = Literal["none", "hashes", "full"]  # how much a run's files show of the rows' texts and of what models say
 _BYTES = 32
 KEY = "samples.key"
 """File of a run with the key of its hashes: without it a text that can be guessed is not found by its hash."""

@@ -27,10 +27,8 @@ from ofmu_pl.support.records.results import PROVENANCE, ModelRecord, ScoresRecor
 from ofmu_pl.support.version import RESULTS_VERSION
 from ofmu_pl.training.run import Run
 
-Scored = dict[str, Any]
-"""Scores by evaluation set: ``SetScores`` of text, ``ImageScores`` of images."""
-Facts = dict[str, Any]
-"""Provenance by name, which JSON can hold."""
+Scored = dict[str, Any]  # scores by evaluation set: `SetScores` of text, `ImageScores` of images
+Facts = dict[str, Any]  # provenance by name, which JSON can hold
 LOADED = "a loaded model"  # a reference that was given in memory
 RETRAIN = "retrain"
 """The word that stands, as a reference, for the model that ``original`` trains without the forget rows."""

@@ -78,8 +78,7 @@ class Question:
         return Detail.LIKELY if answer == self.draft else Detail.LOSSES
 
 
-Questions = dict[Tokens, Question]
-"""Questions by the tokens of their prompts."""
+Questions = dict[Tokens, Question]  # questions by the tokens of their prompts
 
 
 class Sayings:

@@ -18,8 +18,7 @@ from ofmu_pl.support.files import write_json
 from ofmu_pl.support.processes import gathered
 from ofmu_pl.training.together import together
 
-ITEMS = 100
-"""Number of rows of each split that are measured, drawn with the data's seed."""
+ITEMS = 100  # number of rows of each split that are measured, drawn with the data's seed
 
 
 class ValidationRows(pl.Callback):

@@ -13,10 +13,8 @@ from ofmu_pl.support.files import numbered_lines, replacing, texts_in
 from ofmu_pl.support.pages import templates
 
 PAGE = "found.html"
-MOST = 2000
-"""Hits of a file that the page shows; the files of numbers have all."""
-SHOWN = 200
-"""Letters of a row that the page shows before the hit, and after it."""
+MOST = 2000  # hits of a file that the page shows; the files of numbers have all
+SHOWN = 200  # letters of a row that the page shows before the hit, and after it
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ INITIAL, ALONE = 0.8, 50.0
 """What an initial counts beside a whole word, and the score of a family name alone, in per cent."""
 MISSING, ANOTHER = 5.0, 30.0
 """What a given name that is not there takes off the score, and what another word in its place."""
-OFTEN = 100
-"""Words of a row a mention: a row that names a person less often is about something else."""
+OFTEN = 100  # words of a row a mention: a row that names a person less often is about something else
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,9 @@ from scipy import stats
 
 Array = np.ndarray
 RESAMPLES = 1000
-FEW = 10
-"""Items of a group below which resamples say less than the t distribution."""
+FEW = 10  # items of a group below which resamples say less than the t distribution
 COVERAGE = 0.95
-LEVEL = 0.05
-"""Level of tests, of a whole family of them after ``holm``."""
+LEVEL = 0.05  # level of tests, of a whole family of them after `holm`
 
 
 def interval(groups: Sequence[Array], seed: int = 0, *, bounded: bool = False) -> tuple[float, float]:

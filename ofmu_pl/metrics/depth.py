@@ -13,8 +13,7 @@ and of what it holds the unlearned model has erased
 import numpy as np
 
 Array = np.ndarray
-THRESHOLD = 0.05
-"""tau, nats a token."""
+THRESHOLD = 0.05  # tau, nats a token
 
 
 def layer_erasure(retrained: Array, unlearned: Array) -> Array:

@@ -21,13 +21,11 @@ from ofmu_pl.metrics.bootstrap import LEVEL, interval
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.support.sets import forgets, is_document
 
-FLIPS = 2000
-"""Random patterns of signs."""
+FLIPS = 2000  # random patterns of signs
 DISTANCE = Metric("forget_distance", higher_is_better=False, unit="nats", group="nearness")
 NEARER = Metric("forget_nearer", False, unit="p-value", group="nearness", tested_as="forget_distance")
 BEYOND = Metric("forget_beyond", True, unit="p-value", group="nearness", tested_as="forget_distance")
-ROWS = ("forget", "retain", "forget_doc", "retain_doc")
-"""Evaluation sets that models are compared on."""
+ROWS = ("forget", "retain", "forget_doc", "retain_doc")  # evaluation sets that models are compared on
 WORDS = {
     "nearer": ("nearer than before", "not shown to be nearer than before"),
     "beyond": ("further than a second retrained model", "as near as a second retrained model"),

@@ -15,8 +15,7 @@ from ofmu_pl.metrics.scores import Scores, SetScores
 from ofmu_pl.metrics.tofu_items import EXTRACTION_STRENGTH, KEPT_NORMALISED, item_values, log_truth_ratio, of_set
 from ofmu_pl.support.sets import SETS
 
-Log = dict[str, Any]
-"""Metric -> total and items; see above."""
+Log = dict[str, Any]  # metric -> total and items; see above
 SUMMARY = "extraction_strength forget_Q_A_Prob forget_Q_A_ROUGE forget_quality forget_truth_ratio".split()
 SUMMARY += ["model_utility", "privleak"]
 """Metrics of open-unlearning's default suite."""

@@ -23,12 +23,9 @@ LOSS = Metric(
 MEASURES: tuple[Metric, ...] = (LOSS, T.PROBABILITY, T.FACTS_LOSS, T.FACTS_PROBABILITY, T.ROUGE)
 MEASURES += (T.EXTRACTION_STRENGTH, T.EXACT_MEMORIZATION)
 """What is measured of forget, holdout and retain rows alike."""
-SIDES = {"forget": "forgotten", "holdout": "unseen", "retain": "kept"}
-"""Groups of the metrics by evaluation set."""
-HEADLINE = "mia_loss"
-"""The attack that a report shows where nobody has chosen its columns."""
-UNTOLD = 0.5
-"""AUC of an attack that cannot tell forget rows from rows that no model has seen."""
+SIDES = {"forget": "forgotten", "holdout": "unseen", "retain": "kept"}  # groups of the metrics by evaluation set
+HEADLINE = "mia_loss"  # the attack that a report shows where nobody has chosen its columns
+UNTOLD = 0.5  # AUC of an attack that cannot tell forget rows from rows that no model has seen
 Read = Callable[[Scores], dict[Metric, np.ndarray | None]]
 """Gives a benchmark's metrics and their values row by row, (N,) each, of the probes that were asked; ``None``: nothing
 was generated."""

@@ -19,16 +19,11 @@ from scipy import stats
 from ofmu_pl.metrics.membership import auc
 
 Array = np.ndarray
-FEWEST = 4
-"""Fewest runs of a method that examples are compared over."""
-DEALS = 100
-"""Random deals of models to the two sides that say what chance finds."""
-DELTA = 1e-5
-"""Probability that the guarantee may fail."""
-CAP = 50.0
-"""Epsilon of an example that a decision tells without a mistake, and of one whose one side hardly varies."""
-PEAKED = 0.01
-"""Ratio of the two sides' ranges below which an example counts as told apart."""
+FEWEST = 4  # fewest runs of a method that examples are compared over
+DEALS = 100  # random deals of models to the two sides that say what chance finds
+DELTA = 1e-5  # probability that the guarantee may fail
+CAP = 50.0  # epsilon of an example that a decision tells without a mistake, and of one whose one side hardly varies
+PEAKED = 0.01  # ratio of the two sides' ranges below which an example counts as told apart
 
 
 def epsilons(unlearned: Array, retrained: Array) -> Array:

@@ -59,8 +59,7 @@ ATTACKS = {"confidence": MIA} | {f: _better(f"MIA_{f}", group="attacks") for f i
 ATTACK_ACCURACY = _better("MIA_attack_accuracy", group="attacks")
 ATTACK_AUC = Metric("MIA_attack_AUC", higher_is_better=True, group="attacks")
 
-MAIN_METRICS = ("UA", "RA", "TA", "MIA")
-"""Metrics that the average gap and the overall score are made of."""
+MAIN_METRICS = ("UA", "RA", "TA", "MIA")  # metrics that the average gap and the overall score are made of
 
 
 def vision_metrics(

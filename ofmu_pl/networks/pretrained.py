@@ -32,8 +32,7 @@ CONSTANTS = re.compile(r"(^|\.)(attn|attention)\.(masked_)?bias$|rotary_emb\.inv
 
 MOST_LAYERS = 1_000
 """Each layer takes time to be made, and a configuration is quickly written; the deepest models have 126."""
-SLOWEST = 5e6
-"""Bytes of weights that a slow disk and a busy machine read in a second."""
+SLOWEST = 5e6  # bytes of weights that a slow disk and a busy machine read in a second
 SHAPES = Path(__file__).parent / "shapes"
 """Folders with config.json of the paper's models, named by what the hub ids of a model's variants have in common."""
 

@@ -18,8 +18,7 @@ from ofmu_pl.support.extras import extra
 
 Width = int | Literal["nf4", "fp4"]
 """Number of bits, of steps that are alike in a channel; or the name of one of bitsandbytes' 4-bit types."""
-BLOCK = 64
-"""Weights that share a scale in bitsandbytes' 4-bit types, which is its default."""
+BLOCK = 64  # weights that share a scale in bitsandbytes' 4-bit types, which is its default
 MATRICES: dict[type[nn.Module], int] = {nn.Linear: 0, nn.Conv2d: 0, Conv1D: 1}
 """Layers whose weights are rounded, with the dimension of output channels (GPT-2's ``Conv1D`` is transposed)."""
 

@@ -20,12 +20,9 @@ from ofmu_pl.core.vectors import local
 from ofmu_pl.support.files import write_json
 from ofmu_pl.support.processes import gathered, is_first
 
-WEIGHTS = "model.safetensors"
-"""File of a model's weights, where one file holds them."""
-INDEX = f"{WEIGHTS}.index.json"
-"""File that says which of several files holds which tensor."""
-LARGEST_FILE = "50GB"
-"""From here on weights are several files, as in transformers."""
+WEIGHTS = "model.safetensors"  # file of a model's weights, where one file holds them
+INDEX = f"{WEIGHTS}.index.json"  # file that says which of several files holds which tensor
+LARGEST_FILE = "50GB"  # from here on weights are several files, as in transformers
 _TYPES = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
 """Names of types in the header of a file (huggingface.co/docs/safetensors, "Format")."""
 

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from ofmu_pl.support.errors import UserError
 
-KEYS = ("state_dict", "model_state_dict")
-"""Where checkpoints keep the state dict, beside optimizers and epochs."""
+KEYS = ("state_dict", "model_state_dict")  # where checkpoints keep the state dict, beside optimizers and epochs
 WRAPPERS = ("module.", "_orig_mod.", "model.", "net.", "network.")
 """What ``DataParallel``, ``torch.compile`` and Lightning modules put in front of every name."""
 COUNTER = ".num_batches_tracked"

@@ -24,8 +24,7 @@ from ofmu_pl.support.kept import require_undamaged
 from ofmu_pl.support.records.results import PROVENANCE, ModelRecord
 
 BatchNormMode = Literal["frozen", "retain", "both"]
-AT_A_TIME = 8_000_000
-"""Values of images that are predicted at a time: 500 of CIFAR's, 53 of 224 x 224 pixels."""
+AT_A_TIME = 8_000_000  # values of images that are predicted at a time: 500 of CIFAR's, 53 of 224 x 224 pixels
 
 
 class Normalize(nn.Module):

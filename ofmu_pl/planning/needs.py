@@ -7,10 +7,8 @@ from rich.table import Table
 
 from ofmu_pl.planning.ledger import KINDS
 
-GPUS = (24, 40, 80, 141)
-"""Memory of common GPUs in GB, 10^9 bytes: RTX 4090 and A10; A100; A100 and H100; H200."""
-SLACK = 1.1
-"""What an allocator, CUDA's context and workspaces inside kernels may take on top."""
+GPUS = (24, 40, 80, 141)  # memory of common GPUs in GB, 10^9 bytes: RTX 4090 and A10; A100; A100 and H100; H200
+SLACK = 1.1  # what an allocator, CUDA's context and workspaces inside kernels may take on top
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,8 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.parallel import CUT_LAYERS, NO_FLOAT64, unknown_strategy
 from ofmu_pl.training.run import precision_name
 
-AUTO = (None, "auto", -1, "-1")
-"""Numbers of devices that only a machine knows."""
-
-Settings = Mapping[str, Any]
-"""A trainer's configuration."""
+AUTO = (None, "auto", -1, "-1")  # numbers of devices that only a machine knows
+Settings = Mapping[str, Any]  # a trainer's configuration
 
 
 def ranks_in(trainer: Settings) -> Ranks:

@@ -32,8 +32,7 @@ from ofmu_pl.support.records.results import (
     Results,
 )
 
-DEPTH = 4
-"""Folders between a benchmark and a run's versions, at most: EXPERIMENT/SCENARIO/METHOD/seed_N."""
+DEPTH = 4  # folders between a benchmark and a run's versions, at most: EXPERIMENT/SCENARIO/METHOD/seed_N
 Left = TypeVar("Left", bound=Record)
 
 

@@ -8,10 +8,8 @@ from ofmu_pl.report.statistics import TRADE_OFFS, spread, spread_in
 from ofmu_pl.report.tables import Entry, Table, measured
 from ofmu_pl.support.records.models import RETRAINED
 
-Point = tuple[str, float, float]
-"""When a model was measured, what it had forgotten, and what it had kept."""
-PAIRS = (*TRADE_OFFS, ("forget_accuracy", "VA"))
-"""The trade-off's pairs, and what images have of them along a run."""
+Point = tuple[str, float, float]  # when a model was measured, what it had forgotten, and what it had kept
+PAIRS = (*TRADE_OFFS, ("forget_accuracy", "VA"))  # the trade-off's pairs, and what images have of them along a run
 
 
 def crossing(course: Sequence[Point], level: float) -> tuple[float, str] | None:

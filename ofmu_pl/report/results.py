@@ -24,8 +24,7 @@ from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
 from ofmu_pl.support.records.models import BEFORE, RETRAINED
 
 OVERALL, DISTANCE = "overall ↑", "distance ↓"
-Columns = dict[str, dict[str, Entry]]
-"""Entries by head and method."""
+Columns = dict[str, dict[str, Entry]]  # entries by head and method
 MARKS = {1: "*", 0: "", -1: "†"}
 LAST = {"gradients": ("gradient_evaluations", 0), "seconds": ("training_seconds", 1)}
 """Columns of costs, with their digits."""

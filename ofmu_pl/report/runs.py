@@ -16,8 +16,7 @@ from ofmu_pl.support.records.reading import Entries
 from ofmu_pl.support.records.requests import RequestsRecord
 from ofmu_pl.support.records.results import AcrossRecord, AnalysisRecord, AttacksRecord, Results
 
-Replicate = tuple[str, int]
-"""Scenario and seed: what methods are paired by."""
+Replicate = tuple[str, int]  # scenario and seed: what methods are paired by
 Foreign = dict[str, tuple[str, dict[str, float]]]
 """Definition and values by metric, by name, of models that open-unlearning evaluated."""
 

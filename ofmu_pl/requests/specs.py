@@ -12,8 +12,7 @@ from ofmu_pl.support.records.manifest import Method, Value
 from ofmu_pl.support.variables import expanded
 
 RETRAINED = "retrained"
-START = "model.network.path"
-"""The option that names the model that a run starts from."""
+START = "model.network.path"  # the option that names the model that a run starts from
 
 
 @dataclass

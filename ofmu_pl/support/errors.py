@@ -3,8 +3,7 @@
 from math import inf
 from typing import SupportsIndex
 
-MAX_SEED = 2**32 - 1
-"""NumPy's largest seed."""
+MAX_SEED = 2**32 - 1  # NumPy's largest seed
 
 
 class UserError(ValueError):

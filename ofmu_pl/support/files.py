@@ -22,21 +22,12 @@ from ofmu_pl.support.errors import UserError
 
 _NOT_WRITTEN = re.compile(r"PytorchStreamWriter|inline_container|I/O error: .*\(os error (\d+)\)")
 """Messages by which torch and safetensors say that a file could not be written to its end; torch says not why."""
-
 HOUR, DAY = 3600, 86400
 _HALF = re.compile(r"\..+\.(\d+)\.partial")
-_LACKING = (errno.ENOSYS, errno.EOPNOTSUPP)
-"""Errors of a disk that lacks what it is asked for."""
-
-LARGEST_JSON = 2**28
-"""Largest size in bytes; the largest file of a run, a reference with the scores of all of TOFU, has a hundredth of
-it."""
-
-LARGEST_LINE = 2**24
-"""Largest size in bytes; the longest documents of corpora have a tenth of it."""
-
-LARGEST_TABLE = 2**22
-"""Most rows of a table; some kilobytes of parquet can stand for more than memory holds."""
+_LACKING = (errno.ENOSYS, errno.EOPNOTSUPP)  # errors of a disk that lacks what it is asked for
+LARGEST_JSON = 2**28  # largest size in bytes; a run's largest file, a reference with all of TOFU's scores: 1 % of it
+LARGEST_LINE = 2**24  # largest size in bytes; the longest documents of corpora have a tenth of it
+LARGEST_TABLE = 2**22  # most rows of a table; some kilobytes of parquet can stand for more than memory holds
 
 
 def below(folder: Path, name: str, option: str) -> Path:

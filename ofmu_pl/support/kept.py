@@ -18,8 +18,7 @@ from ofmu_pl.support.version import key_of
 
 Known = TypeVar("Known", bound=Record)
 
-SUMS = "SHA256SUMS"
-"""File of a folder with the sums of all others, as ``sha256sum --check`` reads it."""
+SUMS = "SHA256SUMS"  # file of a folder with the sums of all others, as `sha256sum --check` reads it
 
 
 def cache_folder() -> Path | None:

@@ -8,8 +8,7 @@ from typing import NoReturn
 
 from ofmu_pl.support.errors import UserError
 
-LONGEST = 10.0
-"""Seconds that an expression or a template may take; each needs milliseconds."""
+LONGEST = 10.0  # seconds that an expression or a template may take; each needs milliseconds
 
 
 @contextmanager

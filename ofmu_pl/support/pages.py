@@ -8,12 +8,9 @@ from markupsafe import Markup
 
 from ofmu_pl.support.escapes import visible
 
-REPORT = "report"
-"""The folder of a report, below that of the runs that it is of."""
-AUDIT = "audit.html"
-"""The page of a run for the person who must sign, beside its results."""
-CARD = "README.md"
-"""The model card, in the folder of the exported model."""
+REPORT = "report"  # the folder of a report, below that of the runs that it is of
+AUDIT = "audit.html"  # the page of a run for the person who must sign, beside its results
+CARD = "README.md"  # the model card, in the folder of the exported model
 
 
 def marks(part: str) -> tuple[str, str]:

@@ -21,8 +21,7 @@ from ofmu_pl.support.version import RESULTS_VERSION
 NO_SETTINGS = {"_name_or_path", "architectures", "base_model_name_or_path", "dtype", "inference_mode", "torch_dtype"}
 NO_SETTINGS |= {"transformers_version", "use_cache"}
 """Fields of configurations that say where a model comes from and how it is held, not what it computes."""
-STARTED_IN = "started_in"
-"""Fact of a run: the folder that its relative paths lead from, as seen from the run's own."""
+STARTED_IN = "started_in"  # fact of a run: the folder that its relative paths lead from, as seen from the run's own
 PACKAGES = ("torch", "lightning", "transformers", "torchmetrics", "datasets", "scipy", "rouge-score", "tokenizers")
 
 

@@ -10,10 +10,8 @@ from rich.table import Table
 
 from ofmu_pl.support.escapes import visible
 
-NARROWEST = 80
-"""Columns that a table needs at least."""
-FILE = 170
-"""Columns of what is no terminal."""
+NARROWEST = 80  # columns that a table needs at least
+FILE = 170  # columns of what is no terminal
 
 
 def console() -> Console:

@@ -12,10 +12,8 @@ from ofmu_pl.support.files import regular
 
 LARGEST_YAML = 2**21
 """Bytes of a file: a parser of options would take a minute for more; rows and their numbers have files of their own."""
-MOST_NODES = 100_000
-"""Nodes of a file with its aliases written out; the largest shipped one has a fiftieth."""
-DEEPEST = 100
-"""Collections within collections; the deepest shipped configuration has ten."""
+MOST_NODES = 100_000  # nodes of a file with its aliases written out; the largest shipped one has a fiftieth
+DEEPEST = 100  # collections within collections; the deepest shipped configuration has ten
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _load = get_loader("yaml")
 

@@ -17,15 +17,10 @@ from ofmu_pl.support.files import regular, replacing
 from ofmu_pl.training.settings import Resolved, differences, length, short
 from ofmu_pl.training.shards import check_shards, names, read_index, shapes
 
-LAST = "last"
-"""The word that stands, in place of a path, for the newest sound checkpoint of the method's runs."""
-
-SETTINGS = "settings"
-"""Key of the run's ``settings`` in a checkpoint."""
-NAMES = "names"
-"""Key of the names of everything in the network and the optimizers (``shards.names``)."""
-ENDED = "ended"
-"""Key of the ``length`` that the run was asked for, present where the run has stopped by itself."""
+LAST = "last"  # the word that stands, in place of a path, for the newest sound checkpoint of the method's runs
+SETTINGS = "settings"  # key of the run's `settings` in a checkpoint
+NAMES = "names"  # key of the names of everything in the network and the optimizers (`shards.names`)
+ENDED = "ended"  # key of the `length` that the run was asked for, present where the run has stopped by itself
 _OURS = {"callbacks", "data_hashes", "global_step", "loops", "lr_schedulers", "pytorch-lightning_version"}
 _WEIGHTS = {"optimizer_states", "state_dict"}  # of a folder of shards these are the shards
 

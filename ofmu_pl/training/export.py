@@ -14,8 +14,7 @@ from ofmu_pl.support.provenance import provenance
 from ofmu_pl.support.records.results import PROVENANCE, ModelRecord
 from ofmu_pl.training.parallel import reshard
 
-FILES = (".csv", ".html", ".json", ".jsonl", ".yaml")
-"""How the names of a run's own files end."""
+FILES = (".csv", ".html", ".json", ".jsonl", ".yaml")  # how the names of a run's own files end
 
 
 class ModelExport(pl.Callback):

@@ -22,9 +22,7 @@ CURVES = (
 )
 """Names of the values that ``results.json`` keeps of every iteration; ``gradient_norm`` is the norm of the whole
 descent direction before it is clipped (for OFMU |grad F|, unless ``penalty_clip`` has changed it)."""
-LONGEST = 1000
-"""Last iteration of the curves; the rest of a longer run is in its event file."""
-
+LONGEST = 1000  # last iteration of the curves; the rest of a longer run is in its event file
 Series = dict[str, dict[str, list[Any]]]
 """Values by name: ``step``, the iterations in which they were measured, and ``value``."""
 

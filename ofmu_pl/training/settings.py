@@ -8,8 +8,7 @@ from typing import Any
 
 from ofmu_pl.training.run import precision_name
 
-Resolved = dict[str, Any]
-"""A command's configuration with every default filled in."""
+Resolved = dict[str, Any]  # a command's configuration with every default filled in
 _PRECISION, _DIGEST = "trainer.precision", "sha256:"
 
 _MAY_DIFFER = {

@@ -13,8 +13,7 @@ from ofmu_pl.report.runs import Replicate, Study, number, words
 from ofmu_pl.support.records.models import RETRAINED, TARGET, UNLEARNED
 from ofmu_pl.support.records.results import AttackRecord
 
-Curve = dict[float | str, float]
-"""Values by place."""
+Curve = dict[float | str, float]  # values by place
 CONTROLS: dict[str, Style] = {
     RETRAINED: {"color": "black", "linestyle": "-", "linewidth": 2.2, "label": "retrained model"},
     TARGET: {"color": "0.45", "linestyle": ":", "linewidth": 2.2, "label": "target"},

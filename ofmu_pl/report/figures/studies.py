@@ -14,8 +14,7 @@ from ofmu_pl.report.statistics import front, spread_in, trade_off
 from ofmu_pl.support.records.models import BEFORE, RETRAINED
 from ofmu_pl.support.records.requests import Row
 
-LARGEST = 12
-"""Requests up to which a heat map has numbers in it."""
+LARGEST = 12  # requests up to which a heat map has numbers in it
 
 
 def sweep(experiment: Study, look: Look) -> Figure | None:

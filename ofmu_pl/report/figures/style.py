@@ -13,13 +13,10 @@ from matplotlib.ticker import NullFormatter
 
 from ofmu_pl.support.records.models import BEFORE, RETRAINED
 
-WIDTH = 10.0
-"""Inches. Shown at 1000 CSS pixels or less beside the contents, so that 10 points are 14 pixels."""
-NARROW = 6.0
-"""Inches of a figure that a telephone's 400 pixels shall show as well: 10 points are 9 pixels there."""
+WIDTH = 10.0  # inches; shown at 1000 CSS pixels or less beside the contents, so that 10 points are 14 pixels
+NARROW = 6.0  # inches of a figure that a telephone's 400 pixels shall show as well: 10 points are 9 pixels there
 DPI = 144
-Style = dict[str, Any]
-"""Arguments of what is drawn."""
+Style = dict[str, Any]  # arguments of what is drawn
 RC: dict[Any, Any] = {
     **{"font.size": 10, "axes.titlesize": 11, "axes.labelsize": 10, "legend.fontsize": 9, "figure.facecolor": "white"},
     **{"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3},

@@ -6,8 +6,7 @@ from typing import Any, Literal, Self, get_args
 from ofmu_pl.support.records.reading import Entries, Record, declared, why
 
 MANIFEST = "benchmark.json"
-SEARCH = "search"
-"""Folder of a benchmark's runs by which settings are chosen; none of them is reported."""
+SEARCH = "search"  # folder of a benchmark's runs by which settings are chosen; none of them is reported
 Kind = Literal["table", "ablation", "sweep", "draws", "probes", "udi", "alignment", "cost", "convergence"]
 """Kinds of experiments, which are shown differently; ``udi``, ``alignment``, ``ablation`` compare exported models."""
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -6,7 +6,5 @@ SECOND = "second retrained"
 """One more retrained model, where it is at hand: how far two models are apart that hold nothing."""
 HELD_OUT = "held_out"
 """Stands in for a retrained model that is not at hand: the unlearned model, asked for held-out rows."""
-CONTROLS = (RETRAINED, HELD_OUT)
-"""What the unlearned model is compared with, the better one first."""
-BEFORE = "before"
-"""The model before a run, in its own results; attacks call it the target."""
+CONTROLS = (RETRAINED, HELD_OUT)  # what the unlearned model is compared with, the better one first
+BEFORE = "before"  # the model before a run, in its own results; attacks call it the target

@@ -15,8 +15,7 @@ from ofmu_pl.support.files import read_json, write_json
 
 SCHEMA = 1
 """Add 1 in every commit after which an older reader would misunderstand a file; a new entry alone is no such change."""
-Entries = dict[str, dict[str, Any]]
-"""Metrics by name: value, n, direction, target, definition, ..."""
+Entries = dict[str, dict[str, Any]]  # metrics by name: value, n, direction, target, definition and more
 
 
 class NewerError(UserError):

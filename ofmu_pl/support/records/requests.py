@@ -7,8 +7,7 @@ from ofmu_pl.support.records.reading import Record
 from ofmu_pl.support.records.results import Cost
 
 REQUESTS = "requests.json"
-Row = list[float | None]
-"""Values by request; ``None`` where there is none."""
+Row = list[float | None]  # values by request; `None` where there is none
 
 
 @dataclass

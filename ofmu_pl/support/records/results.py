@@ -5,13 +5,10 @@ from typing import Any, Self
 
 from ofmu_pl.support.records.reading import Entries, Record
 
-RESULTS = "results.json"
-"""The last file that a run writes: a run that has it has finished."""
+RESULTS = "results.json"  # the last file that a run writes: a run that has it has finished
 PROVENANCE, REFERENCE = "provenance.json", "reference.json"
-ATTACKS = "attacks.json"
-"""File of a run's folder."""
-ACROSS = "across.json"
-"""File of the folder of a method's runs."""
+ATTACKS = "attacks.json"  # file of a run's folder
+ACROSS = "across.json"  # file of the folder of a method's runs
 NULL = ("_null_low", "_null_high")
 """Ends of names of figures of ``across.json``: where 95 % of a figure lie by chance alone."""
 BEGUN, FINISHED, FAILED, ANALYSIS = "begun.json", "cell.json", "failed.json", "analysis.json"
