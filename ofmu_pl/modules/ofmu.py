@@ -182,8 +182,12 @@ class OFMU(UnlearningModule):
 
     def own_optimizers(self, outer: Optimizer) -> list[Optimizer]:
         """Make the ascent's optimizer, if it has one of its own."""
-        whole_copies = self.exact and self.run.ranks.sharded
-        return self.stepper.own_optimizers(outer, self.trained, whole_copies=whole_copies)
+        if self.exact and self.run.ranks.sharded and not self.stepper.plain:
+            raise UserError(
+                "The exact engine ascends on whole copies of FSDP2's shards, for which no Adam keeps state: set "
+                "model.engine finite_difference, model.stepper PlainSteps, or trainer.strategy ddp."
+            )
+        return self.stepper.own_optimizers(outer, self.trained)
 
     @property
     def moves_parameters(self) -> bool:  # type: ignore[override]

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -27,44 +28,62 @@ INNER_BETAS = (0.9, 0.99)
 
 
 class Stepper(ABC):
-    """Who takes the ascent steps, and how far they go; a part of your own says it in ``step``.
+    """Who takes the ascent steps, and how far they go.
 
-    Attributes:
+    A part of your own makes an optimizer in ``own_optimizers``, which then takes the steps, at the rate ``lr``.
+
+    Args:
         lr: eta_in.
     """
 
-    lr: float
     remedy: str = "lower model.stepper.lr or the optimizer's rate"
     """What to try after a divergence, where every safeguard is on."""
     outer: Mapping[str, Any] = MappingProxyType({})
     """Options of ``UnlearningModule``, for the outer step, that take the place of those that were given."""
+    plain: bool = False
+    """Whether no optimizer takes the steps."""
     follow_distance: bool = False
     """Whether steps are as long as the lower level's distance asks for, along its own gradient."""
+
+    def __init__(self, lr: float) -> None:
+        check_range(0, lr=lr)
+        self.lr = lr
 
     def within(self, safeguards: Safeguards) -> Safeguards:
         """The bounds that these steps need, of those that were given."""
         return safeguards
 
-    def own_optimizers(self, outer: Optimizer, network: nn.Module, *, whole_copies: bool) -> list[Optimizer]:
-        """Make the optimizer that the ascent has for itself, if any.
-
-        Raises:
-            UserError: The ``outer`` optimizer cannot ascend as these steps ask for, or the engine ascends on
-                ``whole_copies`` of shards, for which no optimizer keeps state.
-        """
-        return []
+    @abstractmethod
+    def own_optimizers(self, outer: Optimizer, network: nn.Module) -> list[Optimizer]:
+        """Make the optimizer that the ascent has for itself, if any; refuse an ``outer`` one that cannot serve both."""
 
     def optimizers(self, run: Run) -> list[Optimizer]:
-        """The optimizer that takes the ascent steps, if they are not plain."""
+        """The optimizer that takes the ascent steps; none: they are plain."""
         return run.optimizers[1:]
 
-    @abstractmethod
-    def step(self, run: Run, parameters: Vector, lower: LowerLevel, batches: Sequence[Batch]) -> Step | None:
-        """What takes the ascent steps of an iteration on ``batches`` of forget rows; ``None``: they are plain."""
+    def rate(self, optimizer: Optimizer) -> float:
+        """The optimizer's learning rate in an ascent of now."""
+        return self.lr
+
+    def arguments(self, lower: LowerLevel, batches: Sequence[Batch], t: int, loss_f: float) -> dict[str, float]:
+        """What the optimizer's step needs at ascent ``t``, from 0, beside the gradient; L_f was ``loss_f`` before."""
+        return {}
 
     def outer_arguments(self, scalars: dict[str, float]) -> dict[str, float]:
         """What the outer step needs beside the gradient, of what the iteration measured."""
         return {}
+
+    def step(self, run: Run, parameters: Vector, lower: LowerLevel, batches: Sequence[Batch]) -> Step | None:
+        """What takes the ascent steps of an iteration on ``batches`` of forget rows; ``None``: they are plain."""
+        if self.plain:
+            return None
+        (optimizer,) = self.optimizers(run)
+        rate = self.rate(optimizer)
+
+        def ascend(t: int, loss_f: float, direction: Vector) -> None:
+            _step_along(optimizer, parameters, rate, direction, self.arguments(lower, batches, t, loss_f))
+
+        return ascend
 
 
 class PlainSteps(Stepper):
@@ -74,13 +93,14 @@ class PlainSteps(Stepper):
         lr: eta_in (the paper is silent; 0.02 with unit steps worked on tiny Llamas).
     """
 
-    def __init__(self, lr: float = 0.02) -> None:
-        check_range(0, lr=lr)
-        self.lr = lr
+    plain = True
 
-    def step(self, run: Run, parameters: Vector, lower: LowerLevel, batches: Sequence[Batch]) -> Step | None:
-        """Nobody's: the algorithm adds the direction itself."""
-        return None
+    def __init__(self, lr: float = 0.02) -> None:
+        super().__init__(lr)
+
+    def own_optimizers(self, outer: Optimizer, network: nn.Module) -> list[Optimizer]:
+        """None."""
+        return []
 
 
 class AdamSteps(Stepper):
@@ -91,18 +111,11 @@ class AdamSteps(Stepper):
     """
 
     def __init__(self, lr: float = 0.02) -> None:
-        check_range(0, lr=lr)
-        self.lr = lr
+        super().__init__(lr)
 
-    def own_optimizers(self, outer: Optimizer, network: nn.Module, *, whole_copies: bool) -> list[Optimizer]:
+    def own_optimizers(self, outer: Optimizer, network: nn.Module) -> list[Optimizer]:
         """An Adam."""
-        _refuse(whole_copies)
         return [torch.optim.Adam(trainable(network), lr=self.lr, betas=INNER_BETAS)]
-
-    def step(self, run: Run, parameters: Vector, lower: LowerLevel, batches: Sequence[Batch]) -> Step | None:
-        """Adam's, at ``lr``."""
-        (adam,) = self.optimizers(run)
-        return lambda t, loss_f, direction: _step_along(adam, parameters, self.lr, direction)
 
 
 class SharedSteps(Stepper):
@@ -113,84 +126,61 @@ class SharedSteps(Stepper):
     """
 
     def __init__(self, lr: float = 1.0) -> None:
-        check_range(0, lr=lr)
-        self.lr = lr
+        super().__init__(lr)
 
-    def own_optimizers(self, outer: Optimizer, network: nn.Module, *, whole_copies: bool) -> list[Optimizer]:
-        """None: refuse an outer optimizer that is no ``SharedAdam``."""
+    def own_optimizers(self, outer: Optimizer, network: nn.Module) -> list[Optimizer]:
+        """None: the outer one has to be a ``SharedAdam``, with the second momentum that the ascent needs."""
         if not isinstance(outer, SharedAdam):
             raise UserError(
                 f"With model.stepper SharedSteps ascents go by the outer optimizer, and {type(outer).__name__} has no "
                 "second momentum for them: set model.optimizer SharedAdam."
             )
-        _refuse(whole_copies)
         return []
 
     def optimizers(self, run: Run) -> list[Optimizer]:
         """The outer one."""
         return run.optimizers[:1]
 
-    def step(self, run: Run, parameters: Vector, lower: LowerLevel, batches: Sequence[Batch]) -> Step | None:
-        """The outer Adam's with the ascent's momentum."""
-        (adam,) = self.optimizers(run)
-        assert isinstance(adam, SharedAdam), "own_optimizers has refused another"
-        rate = self.lr * adam.param_groups[0]["lr"]
-
-        def ascend(t: int, loss_f: float, direction: Vector) -> None:
-            with adam.ascending():
-                _step_along(adam, parameters, rate, direction)
-
-        return ascend
+    def rate(self, optimizer: Optimizer) -> float:
+        """A share of the outer rate, which the scheduler has set."""
+        return float(self.lr * optimizer.param_groups[0]["lr"])
 
 
 class PathSteps(Stepper):
-    """Stepper of both loops as long as it takes to follow the lower level's path, by Polyak's rule (``core.polyak``).
+    """Steps of both loops as long as it takes to follow the lower level's path, by Polyak's rule (``core.polyak``).
 
     Ascents go towards held-out rows' losses, descents back to each retain row's own. A path means the same on every
     model, so there is no rate to choose: ``optimizer``, ``scheduler``, ``gradient_clip`` and ``safeguards.inner_clip``
     are unused.
     """
 
-    lr = 1.0
     remedy = "choose rates yourself by model.stepper SharedSteps"
     outer = MappingProxyType({"optimizer": partial(Polyak, lr=2.0), "scheduler": None, "gradient_clip": None})
     follow_distance = True
+
+    def __init__(self) -> None:
+        super().__init__(1.0)
 
     def within(self, safeguards: Safeguards) -> Safeguards:
         """No bound on the ascent's direction, by whose size the step is found."""
         return replace(safeguards, inner_clip=None)
 
-    def own_optimizers(self, outer: Optimizer, network: nn.Module, *, whole_copies: bool) -> list[Optimizer]:
+    def own_optimizers(self, outer: Optimizer, network: nn.Module) -> list[Optimizer]:
         """Polyak's rule for the ascent."""
-        _refuse(whole_copies)
         return [Polyak(trainable(network))]
 
-    def step(self, run: Run, parameters: Vector, lower: LowerLevel, batches: Sequence[Batch]) -> Step | None:
-        """Polyak's, by how far the path is ahead of each batch."""
-        (polyak,), goal = self.optimizers(run), lower.goal
-        assert goal is not None, "OFMU refuses a lower level without a goal"
-
-        def ascend(t: int, loss_f: float, direction: Vector) -> None:
-            gap = goal.gap(batches[t], len(batches) - 1, t, loss_f)
-            _step_along(polyak, parameters, self.lr, direction, {"gap": gap})
-
-        return ascend
+    def arguments(self, lower: LowerLevel, batches: Sequence[Batch], t: int, loss_f: float) -> dict[str, float]:
+        """How far the path is ahead of the batch."""
+        assert lower.goal is not None, "OFMU refuses a lower level without a goal"
+        return {"gap": lower.goal.gap(batches[t], len(batches) - 1, t, loss_f)}
 
     def outer_arguments(self, scalars: dict[str, float]) -> dict[str, float]:
         """How far the retain loss is above its goal."""
         return {"gap": scalars["retain_rise"]}
 
 
-def _refuse(whole_copies: bool) -> None:
-    if whole_copies:
-        raise UserError(
-            "The exact engine ascends on whole copies of FSDP2's shards, for which no Adam keeps state: set "
-            "model.engine finite_difference, model.stepper PlainSteps, or trainer.strategy ddp."
-        )
-
-
 def _step_along(
-    optimizer: Optimizer, parameters: Vector, lr: float, direction: Vector, given: Mapping[str, float] | None = None
+    optimizer: Optimizer, parameters: Vector, lr: float, direction: Vector, given: Mapping[str, float]
 ) -> None:
     """Go along ``direction``, which is overwritten, by one step of an optimizer, which descends."""
     scale_(direction, -1.0)
@@ -198,7 +188,10 @@ def _step_along(
     rates = [group["lr"] for group in optimizer.param_groups]
     for group in optimizer.param_groups:
         group["lr"] = lr
-    optimizer.step(**given or {})  # type: ignore[call-overload]  # a Polyak's takes the gap
+    shared = isinstance(optimizer, SharedAdam)
+    ascending: AbstractContextManager[None] = optimizer.ascending() if shared else nullcontext()  # type: ignore[attr-defined]
+    with ascending:
+        optimizer.step(**given)  # type: ignore[call-overload]  # a Polyak's takes the gap
     optimizer.zero_grad()
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
         group["lr"] = rate

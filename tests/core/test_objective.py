@@ -13,6 +13,7 @@ from ofmu_pl.core.objective import Phi, outer_gradient
 from ofmu_pl.core.safeguards import AS_PRINTED, SAFE
 from ofmu_pl.core.variants import iteration_from_start
 from ofmu_pl.core.vectors import norm
+from ofmu_pl.modules.lower_level import BoundedLoss
 from ofmu_pl.modules.steppers import AdamSteps
 from ofmu_pl.training.run import Run
 from tests.helpers import cases
@@ -185,7 +186,7 @@ def test_adams_ascent_equals_its_formula():
         z = z + 0.1 * (m / (1 - 0.9**t)) / ((v / (1 - 0.99**t)).sqrt() + 1e-8)
     forget = [lambda: 0.5 * (x - a) @ A @ (x - a)]
     run = Run(None, optimizers=[torch.optim.SGD([x]), torch.optim.Adam([x], lr=7.0, betas=(0.9, 0.99))])
-    step = AdamSteps(0.1).step(run, [x], None, [])
+    step = AdamSteps(0.1).step(run, [x], BoundedLoss(), [])
     ascend(Autograd([x]), [(forget, [])] * 3, 5.0, 0.0, replace(AS_PRINTED, inner_clip=0.5), step)
     torch.testing.assert_close(x.detach(), z, rtol=1e-12, atol=1e-12)
     assert x.grad is None
