@@ -42,6 +42,7 @@ from .modules.steppers import Stepper as Stepper
 from .modules.upper_level import FlatteningStep as FlatteningStep
 from .modules.upper_level import NoPenalty as NoPenalty
 from .modules.upper_level import PrintedPenalty as PrintedPenalty
+from .modules.upper_level import Reach as Reach
 from .modules.upper_level import UpperLevel as UpperLevel
 from .networks import *
 from .networks.base import Network as Network

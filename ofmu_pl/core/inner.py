@@ -8,12 +8,14 @@ paper's experiments read so ("all [...] are conducted using the AdamW optimizer"
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 
 from ofmu_pl.core.derivatives import Engine, Loss
 from ofmu_pl.core.objective import Phi
+from ofmu_pl.core.reach import Back, displaced
 from ofmu_pl.core.safeguards import AS_PRINTED, Safeguards
 from ofmu_pl.core.vectors import Vector, add_, clip_
 
@@ -26,7 +28,7 @@ class InnerStep:
     """What one ascent step saw.
 
     Attributes:
-        loss_f: L_f on B_f before the step.
+        loss_f: L_f on B_f before the step, where the gradient was taken.
         grad_phi_norm: |grad Phi| before clipping.
     """
 
@@ -42,6 +44,7 @@ def ascend(
     safeguards: Safeguards = AS_PRINTED,
     step: Step | None = None,
     decorrelation: Vector | None = None,
+    back: Back | None = None,
 ) -> list[InnerStep]:
     """Move the engine's parameters by one ascent step per pair.
 
@@ -56,6 +59,7 @@ def ascend(
         step: Takes the steps; ``None``: plain ones.
         decorrelation: The similarity's part of grad Phi for every step, where it is known; ``None``: each step computes
             its own, at two gradients and two Hessian-vector products.
+        back: Where each step's gradient is taken, seen from the parameters (``reach.py``); ``None``: where they are.
 
     Example:
         On L_f = theta^2 / 2 without the similarity a step of 0.5 makes theta half as large again.
@@ -70,13 +74,14 @@ def ascend(
     """
     steps = []
     for t, (forget, retain) in enumerate(pairs):
-        if beta and decorrelation is None:
-            phi = Phi(engine, forget, retain, beta, safeguards.floor, aligned_only=safeguards.aligned_only)
-            loss_f, direction = phi.f.value, phi.gradient()
-            del phi  # its gradients are not needed again
-        else:
-            expansion = engine.expand(forget, order=1)
-            loss_f, direction = expansion.value, expansion.gradient
+        with displaced(engine.parameters, back(t)) if back else nullcontext():
+            if beta and decorrelation is None:
+                phi = Phi(engine, forget, retain, beta, safeguards.floor, aligned_only=safeguards.aligned_only)
+                loss_f, direction = phi.f.value, phi.gradient()
+                del phi  # its gradients are not needed again
+            else:
+                expansion = engine.expand(forget, order=1)
+                loss_f, direction = expansion.value, expansion.gradient
         if decorrelation is not None:
             add_(direction, [(1.0, decorrelation)])
         size = clip_(direction, safeguards.inner_clip)

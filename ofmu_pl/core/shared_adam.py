@@ -66,6 +66,22 @@ class SharedAdam(GradientOptimizer):
         finally:
             self._loop = "descent"
 
+    def ascent_mean(self) -> list[Tensor]:
+        """The ascent's first moment in the metric of both loops, pointing up; empty before the ascent has stepped.
+
+        The way up is what the ascent's steps go against the gradients that they are given: ``-m_f / (sqrt(v) + eps)``,
+        one tensor a parameter.
+        """
+        found = []
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                if not state or not state["ascent_step"]:
+                    return []
+                scale = (state["square"] / (1 - group["betas"][1] ** state["step"])).sqrt_().add_(group["eps"])
+                found.append(-state["ascent_mean"] / scale)
+        return found
+
     def move(self) -> None:
         """One step against the gradients that the parameters have."""
         for group in self.param_groups:

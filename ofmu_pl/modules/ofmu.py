@@ -15,6 +15,7 @@ forget loss and ``gradient_clip`` keep it stable.
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, Literal
 
 from lightning.pytorch.utilities import rank_zero_info
@@ -25,17 +26,18 @@ from ofmu_pl.core.derivatives import Engine, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.preflight import preflight
 from ofmu_pl.core.safeguards import SAFE, Safeguards
-from ofmu_pl.core.variants import LOOPS
+from ofmu_pl.core.variants import LOOPS, Setting
 from ofmu_pl.core.vectors import Vector
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
 from ofmu_pl.modules.lower_level import BoundedLoss, LowerLevel
 from ofmu_pl.modules.moved import refuse_moved
 from ofmu_pl.modules.scrutiny import Scrutiny
 from ofmu_pl.modules.steppers import PlainSteps, Stepper
-from ofmu_pl.modules.upper_level import Given, PrintedPenalty, UpperLevel
+from ofmu_pl.modules.upper_level import Iteration, PrintedPenalty, UpperLevel
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError, check_range
 
+ENGINES = ("autograd", "finite_difference")
 BETA_IN_WORDS = "Some steps are meant to prevent that training on rows that must stay brings the forgotten ones back."
 RHO_IN_WORDS = "A penalty is meant to make what was forgotten harder to bring back."
 NGRAM_IN_WORDS = (
@@ -53,7 +55,8 @@ class OFMU(UnlearningModule):
         lower: What the ascent raises, and how far: ``BoundedLoss``, ``HeldOutLevels``.
         stepper: Takes the ascent steps: ``PlainSteps`` as printed, ``AdamSteps``, ``SharedSteps``; or ``PathSteps``,
             which takes those of both loops.
-        upper: What is added to g_r, and in which iterations: ``PrintedPenalty``, ``FlatteningStep``, ``NoPenalty``.
+        upper: What is added to g_r, and in which iterations: ``PrintedPenalty``, ``FlatteningStep``, ``NoPenalty``; or
+            ``Reach``, which takes the ascents' gradients where relearning would be.
         outer_at: Where the outer gradient is taken: at the ``end`` of the ascents (theta_in, the paper's), or at their
             ``start`` (theta), so that the descent does not take back what its own iteration's ascents have done.
         engine: ``autograd`` (exact) or ``finite_difference`` (first-order gradients only: half the time, a fifteenth of
@@ -105,12 +108,15 @@ class OFMU(UnlearningModule):
         **kwargs: Any,
     ) -> None:
         refuse_moved(kwargs)
-        if outer_at not in LOOPS:
-            raise UserError(f"There is no model.outer_at {outer_at}: give end or start.")
-        check_range(1, inner_steps=inner_steps)
+        if outer_at not in LOOPS or engine not in ENGINES:
+            raise UserError(
+                f"There is no model.outer_at {outer_at} or model.engine {engine}: give end or start, and "
+                f"{' or '.join(ENGINES)}."
+            )
+        check_range(1, whole=True, inner_steps=inner_steps)
         check_range(0, beta=beta, stationarity_tol=stationarity_tol)
         steps = stepper()
-        kwargs |= steps.outer
+        kwargs |= steps.outer_options
         super().__init__(network, **kwargs)
         self.beta, self.lower, self.stepper, self.upper = beta, lower(), steps, upper()
         self._check_parts()
@@ -126,14 +132,19 @@ class OFMU(UnlearningModule):
         lower, steps, upper = (type(part).__name__ for part in (self.lower, self.stepper, self.upper))
         if self.upper.needs_goal and not self.lower.seeks_goal:
             raise UserError(f"model.upper {upper} goes by a path, and {lower} has none: set model.lower HeldOutLevels.")
-        if not self.stepper.follow_distance:
+        if self.upper.needs_mean and not self.stepper.keeps_mean:
+            raise UserError(
+                f"model.upper {upper} goes back along the ascent's running mean, and {steps} keep none: set "
+                "model.stepper SharedSteps or AdamSteps."
+            )
+        if not self.stepper.follows_distance:
             return
         if not self.lower.seeks_goal or self.lower.ngram_weight:
             raise UserError(
                 f"model.stepper {steps} go by the distance to a goal alone: set model.lower HeldOutLevels and "
                 "model.lower.ngram_weight 0, or, to choose rates yourself, model.stepper SharedSteps."
             )
-        if self.upper.similar_alone and (self.beta > 0 or self.upper.rho > 0):
+        if self.upper.adds or (self.upper.adds_similarity and self.beta > 0):
             raise UserError(
                 f"model.stepper {steps} go along the losses' own gradients, to which {upper} adds: set model.upper "
                 "FlatteningStep, or NoPenalty and model.beta 0."
@@ -141,9 +152,8 @@ class OFMU(UnlearningModule):
 
     def what_was_done(self) -> str:
         """Sentences for the audit page; those of parts that no iteration used are left out."""
-        order = self.scrutiny.reached
-        penalised = self.upper.rho > 0 and order > 2
-        similar = self.beta > 0 and order > 1 and (penalised or self.upper.similar_alone)
+        penalised = self.upper.acted > 0
+        similar = self.beta > 0 and self.scrutiny.reached > 1 and (penalised or self.upper.adds_similarity)
         parts = {BETA_IN_WORDS: similar, RHO_IN_WORDS: penalised, NGRAM_IN_WORDS: self.lower.ngram_weight > 0}
         return " ".join([self.in_words, *(words for words, used in parts.items() if used)])
 
@@ -155,8 +165,8 @@ class OFMU(UnlearningModule):
 
     @property
     def takes_parts(self) -> bool:
-        """Whether any iteration takes more than gradients."""
-        return self.beta > 0 or self.upper.rho > 0 or self.stationarity_tol is not None
+        """Whether any iteration takes more than gradients, or measures that of Phi."""
+        return self.beta > 0 or self.stationarity_tol is not None or (self.upper.rho > 0 and self.upper.differentiates)
 
     @property
     def length(self) -> int:
@@ -173,7 +183,7 @@ class OFMU(UnlearningModule):
     @property
     def remedy(self) -> str:
         """Advice after a divergence, which names the safeguards that are switched off."""
-        if self.stepper.follow_distance:
+        if self.stepper.follows_distance:
             return self.stepper.remedy
         safeguards = {f"safeguards.{name}": value for name, value in vars(self.safeguards).items()}
         safeguards |= {"lower.bound": self.lower.bounded or None, "gradient_clip": self.gradient_clip}
@@ -213,14 +223,14 @@ class OFMU(UnlearningModule):
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """Run Algorithm 1 (``core.algorithm``, or ``core.variants``) up to the outer optimizer's step."""
-        due = self.takes_parts and (self.run.step - 1) % self.period == 0  # before it acts it only measures
+        due = (self.run.step - 1) % self.period == 0
         gone = (self.run.step - 1) / self.length if self.length > 0 else 1.0
-        acts = due and self.upper.acts(gone, self.lower.path)
-        # A difference of passes in bfloat16 is noise (docs/results/hardware.md).
+        acts = due and self.upper.acts(gone, self.lower.path)  # before an iteration of second order only measures
         scalars = {"rho": self.upper.rho}
-        with self.run.full_precision() if acts and not self.exact else nullcontext():
+        # A difference of passes in bfloat16 is noise (docs/results/hardware.md).
+        with self.run.full_precision() if acts and self.takes_parts and not self.exact else nullcontext():
             scalars |= self._check_engine(batch, acts=acts)
-            found, measured = self.upper.iterate(self._given(batch, acts=acts), due=due)
+            found, measured = self.upper.iterate(self._iteration(batch, due=due and self.takes_parts, acts=acts))
         scalars |= measured | found.scalars()
         if self.stationarity_tol is not None and found.parts is not None:
             self._stop_where_stationary(found.parts.grad_phi_norm, self.stationarity_tol)
@@ -229,23 +239,27 @@ class OFMU(UnlearningModule):
     def _check_engine(self, batch: dict[str, list[Batch]], *, acts: bool) -> dict[str, float]:
         """Make the checks of the engine that are due before an iteration in which similarity and penalty act."""
         assert self.engine is not None, "on_train_start has not run"
-        similar, penalised = acts and self.beta > 0, acts and self.upper.rho > 0
-        return self.scrutiny.look(self, self.engine, batch, similar=similar, penalised=penalised)
+        penalised = acts and self.upper.rho > 0 and self.upper.differentiates
+        return self.scrutiny.look(self, self.engine, batch, similar=acts and self.beta > 0, penalised=penalised)
 
-    def _given(self, batch: dict[str, list[Batch]], *, acts: bool) -> Given:
-        """What an iteration has: the parts that the engine gives, in iterations in which they act."""
+    def _iteration(self, batch: dict[str, list[Batch]], *, due: bool, acts: bool) -> Iteration:
+        """What the upper level makes an iteration of: the parts that the engine gives, where they act."""
         assert self.engine is not None, "on_train_start has not run"
         ascents = [self.lower.loss(forget) for forget in batch["forget"][:-1]]
         losses_f = [*ascents, self.loss(batch["forget"][-1])]  # the penalty is that of the plain loss
-        return Given(
-            engine=self.engine,
-            pairs=list(zip(losses_f, map(self.loss, batch["retain"]), strict=True)),
+        pairs = list(zip(losses_f, map(self.loss, batch["retain"]), strict=True))
+        step = self.stepper.step(self.run, self.engine.parameters, self.lower, batch["forget"])
+        given = self.scrutiny.order > 2 or not self.upper.differentiates
+        penalised = acts and self.upper.rho > 0 and given
+        self.upper.acted += penalised
+        return Iteration(
+            setting=Setting(self.engine, pairs, self.stepper.lr, self.safeguards, step),
             loops=self.loops,
-            lr=self.stepper.lr,
-            step=self.stepper.step(self.run, self.engine.parameters, self.lower, batch["forget"]),
-            safeguards=self.safeguards,
+            number=self.run.step - 1,
+            due=due,
             beta=self.beta if acts and self.scrutiny.order > 1 else 0.0,
-            penalised=acts and self.upper.rho > 0 and self.scrutiny.order > 2,
+            penalised=penalised,
+            mean=partial(self.stepper.mean, self.run),
         )
 
     def _stop_where_stationary(self, size: float, tolerance: float) -> None:
@@ -254,7 +268,8 @@ class OFMU(UnlearningModule):
             self.run.stop()
 
     def skip_to_late(self) -> None:
-        """Stand at the end of the goal's path, if there is one: the path says when parts begin."""
+        """Stand at the end of the goal's path, if there is one, and where the upper level acts."""
+        self.upper.skip_to_late()
         if self.lower.path is not None:
             self.lower.path.skip()
 

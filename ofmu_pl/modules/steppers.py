@@ -38,11 +38,13 @@ class Stepper(ABC):
 
     remedy: str = "lower model.stepper.lr or the optimizer's rate"
     """What to try after a divergence, where every safeguard is on."""
-    outer: Mapping[str, Any] = MappingProxyType({})
+    outer_options: Mapping[str, Any] = MappingProxyType({})
     """Options of ``UnlearningModule``, for the outer step, that take the place of those that were given."""
     plain: bool = False
     """Whether no optimizer takes the steps."""
-    follow_distance: bool = False
+    keeps_mean: bool = False
+    """Whether the optimizer keeps a running mean of the ascent's gradients."""
+    follows_distance: bool = False
     """Whether steps are as long as the lower level's distance asks for, along its own gradient."""
 
     def __init__(self, lr: float) -> None:
@@ -65,6 +67,14 @@ class Stepper(ABC):
         """The optimizer's learning rate in an ascent of now."""
         return self.lr
 
+    def mean(self, run: Run) -> Vector:
+        """The ascent's running mean in the optimizer's metric, pointing up; empty before the first step."""
+        return []
+
+    def turn(self, optimizer: Optimizer) -> AbstractContextManager[None]:
+        """A context in which a step of the optimizer is one of the ascent's."""
+        return nullcontext()
+
     def arguments(self, lower: LowerLevel, batches: Sequence[Batch], t: int, loss_f: float) -> dict[str, float]:
         """What the optimizer's step needs at ascent ``t``, from 0, beside the gradient; L_f was ``loss_f`` before."""
         return {}
@@ -81,7 +91,9 @@ class Stepper(ABC):
         rate = self.rate(optimizer)
 
         def ascend(t: int, loss_f: float, direction: Vector) -> None:
-            _step_along(optimizer, parameters, rate, direction, self.arguments(lower, batches, t, loss_f))
+            given = self.arguments(lower, batches, t, loss_f)
+            with self.turn(optimizer):
+                _step_along(optimizer, parameters, rate, direction, given)
 
         return ascend
 
@@ -110,12 +122,24 @@ class AdamSteps(Stepper):
         lr: eta_in (the paper is silent; 3e-4 worked on tiny Llamas).
     """
 
+    keeps_mean = True
+
     def __init__(self, lr: float = 0.02) -> None:
         super().__init__(lr)
 
     def own_optimizers(self, outer: Optimizer, network: nn.Module) -> list[Optimizer]:
         """An Adam."""
         return [torch.optim.Adam(trainable(network), lr=self.lr, betas=INNER_BETAS)]
+
+    def mean(self, run: Run) -> Vector:
+        """Minus Adam's own, which descends."""
+        (adam,) = self.optimizers(run)
+        (group,) = adam.param_groups
+        states = [adam.state[p] for p in group["params"]]
+        if not all(states):
+            return []
+        rest = 1 - INNER_BETAS[1] ** float(states[0]["step"])
+        return [-s["exp_avg"] / ((s["exp_avg_sq"] / rest).sqrt_() + group["eps"]) for s in states]
 
 
 class SharedSteps(Stepper):
@@ -124,6 +148,8 @@ class SharedSteps(Stepper):
     Args:
         lr: eta_in in units of the outer rate of now; 1: ascents are as long as descents.
     """
+
+    keeps_mean = True
 
     def __init__(self, lr: float = 1.0) -> None:
         super().__init__(lr)
@@ -145,6 +171,14 @@ class SharedSteps(Stepper):
         """A share of the outer rate, which the scheduler has set."""
         return float(self.lr * optimizer.param_groups[0]["lr"])
 
+    def mean(self, run: Run) -> Vector:
+        """That of the ascent's first momentum in the metric of both loops."""
+        return _shared(run.optimizers[0]).ascent_mean()
+
+    def turn(self, optimizer: Optimizer) -> AbstractContextManager[None]:
+        """The ascent's."""
+        return _shared(optimizer).ascending()
+
 
 class PathSteps(Stepper):
     """Steps of both loops as long as it takes to follow the lower level's path, by Polyak's rule (``core.polyak``).
@@ -155,8 +189,8 @@ class PathSteps(Stepper):
     """
 
     remedy = "choose rates yourself by model.stepper SharedSteps"
-    outer = MappingProxyType({"optimizer": partial(Polyak, lr=2.0), "scheduler": None, "gradient_clip": None})
-    follow_distance = True
+    outer_options = MappingProxyType({"optimizer": partial(Polyak, lr=2.0), "scheduler": None, "gradient_clip": None})
+    follows_distance = True
 
     def __init__(self) -> None:
         super().__init__(1.0)
@@ -179,6 +213,11 @@ class PathSteps(Stepper):
         return {"gap": scalars["retain_rise"]}
 
 
+def _shared(optimizer: Optimizer) -> SharedAdam:
+    assert isinstance(optimizer, SharedAdam), "own_optimizers has refused another"
+    return optimizer
+
+
 def _step_along(
     optimizer: Optimizer, parameters: Vector, lr: float, direction: Vector, given: Mapping[str, float]
 ) -> None:
@@ -188,10 +227,7 @@ def _step_along(
     rates = [group["lr"] for group in optimizer.param_groups]
     for group in optimizer.param_groups:
         group["lr"] = lr
-    shared = isinstance(optimizer, SharedAdam)
-    ascending: AbstractContextManager[None] = optimizer.ascending() if shared else nullcontext()  # type: ignore[attr-defined]
-    with ascending:
-        optimizer.step(**given)  # type: ignore[call-overload]  # a Polyak's takes the gap
+    optimizer.step(**given)  # type: ignore[call-overload]  # a Polyak's takes the gap
     optimizer.zero_grad()
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
         group["lr"] = rate

@@ -1,44 +1,49 @@
 """Parts of OFMU for its upper level: what is added to grad L_r, and in which iterations."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from lightning.pytorch.utilities import rank_zero_warn
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
 from ofmu_pl.core.algorithm import OuterIteration
-from ofmu_pl.core.derivatives import Engine
-from ofmu_pl.core.inner import Step
 from ofmu_pl.core.penalty import Penalty
+from ofmu_pl.core.reach import displaced, share, to_unit_
 from ofmu_pl.core.safeguards import Safeguards
 from ofmu_pl.core.slope import flatten
-from ofmu_pl.core.variants import Loops, Pairs
+from ofmu_pl.core.variants import Loops, Setting
+from ofmu_pl.core.vectors import Combination, Vector
 from ofmu_pl.modules.path import Path
 from ofmu_pl.support.errors import check_range
 
 
 @dataclass(frozen=True)
-class Given:
-    """What an outer iteration has.
+class Iteration:
+    """What an upper level makes an outer iteration of.
 
     Attributes:
-        engine: Differentiates the losses and holds the parameters.
-        pairs: (L_f, L_r) on T + 1 fresh pairs of batches; the last L_f is the plain loss.
+        setting: Engine, losses, bounds and who steps.
         loops: The order of the two loops.
-        lr: eta_in of plain ascent steps.
-        step: Takes the ascent steps; ``None``: plain ones.
-        safeguards: Bounds.
-        beta: Weight of the similarity in this iteration; 0: it does not act.
-        penalised: Whether the penalty acts in this iteration.
+        number: Number of the iteration in the run, from 0.
+        due: Whether it is of second order.
+        beta: Weight of the similarity in it; 0: the similarity does not act.
+        penalised: Whether the penalty acts in it.
+        mean: Gives the ascent's running mean in its optimizer's metric; empty: nothing has stepped yet.
     """
 
-    engine: Engine
-    pairs: Pairs
+    setting: Setting
     loops: Loops
-    lr: float
-    step: Step | None
-    safeguards: Safeguards
+    number: int
+    due: bool
     beta: float
     penalised: bool
+    mean: Callable[[], Vector]
+
+    def run(self, rho: float) -> OuterIteration:
+        """Both loops, of second order where that is due."""
+        if self.due:
+            return self.loops.second_order(self.setting, rho, self.beta)
+        return self.loops.first_order(self.setting)
 
 
 class UpperLevel(ABC):
@@ -49,30 +54,43 @@ class UpperLevel(ABC):
             ascend on L_f and descend on L_r alone, at T + 1 gradients.
         start: Share of the run from which they use them (0: the paper). Before, they only measure: until something is
             forgotten, the penalty pulls back to the minimum of L_f where the run begins.
+
+    Attributes:
+        acted: Iterations so far in which the penalty acted.
     """
 
     rho: float = 0.0
     """The penalty's weight of now; 0: there is none."""
-    similar_alone: bool = True
-    """Whether the similarity acts in ascents, too, and so without the penalty."""
+    differentiates: bool = True
+    """Whether the penalty is a second derivative, Hess(Phi) grad Phi."""
+    adds_similarity: bool = True
+    """Whether the similarity acts in ascents, and so without the penalty, too."""
     moves_first: bool = False
     """Whether an iteration may begin with a step of the part's own."""
     needs_goal: bool = False
     """Whether the part goes by the lower level's path."""
+    needs_mean: bool = False
+    """Whether the part needs the ascent's running mean."""
     optional: bool = False
-    """Whether a run goes on, with a warning, without what the engine cannot give: nobody chose the engine."""
+    """Whether a run goes on, with a warning, where the engine cannot differentiate the network often enough."""
 
     def __init__(self, every: int = 1, start: float = 0.0) -> None:
-        check_range(1, every=every)
+        check_range(1, whole=True, every=every)
         check_range(0, 1, start=start)
         self.every, self.start = every, start
+        self.acted = 0
 
     @abstractmethod
-    def iterate(self, given: Given, *, due: bool) -> tuple[OuterIteration, dict[str, float]]:
-        """Run the algorithm; ``due``: in an iteration of second order. Returns what was measured by the part, too."""
+    def iterate(self, given: Iteration) -> tuple[OuterIteration, dict[str, float]]:
+        """Run the algorithm; returns what was measured by the part, too."""
+
+    @property
+    def adds(self) -> bool:
+        """Whether there is a penalty in the loops' own gradients."""
+        return self.rho > 0
 
     def within(self, safeguards: Safeguards) -> Safeguards:
-        """The bounds as the part needs them, of those that were given."""
+        """The bounds as the part needs them, of those that were given, once."""
         return safeguards
 
     def begin(self, iterations: int, beta: float) -> None:
@@ -84,21 +102,24 @@ class UpperLevel(ABC):
                 f"({self.every}) or model.upper.start ({self.start})."
             )
 
-    def acts(self, share: float, path: Path | None) -> bool:
-        """Whether similarity and penalty act, after a ``share`` of the run."""
-        return share >= self.start
+    def acts(self, gone: float, path: Path | None) -> bool:
+        """Whether similarity and penalty act, after a share ``gone`` of the run."""
+        return gone >= self.start
 
     def stays(self, path: Path | None) -> bool:
         """Whether the run must go on for the penalty, though forget rows are where they are to end."""
         return False
 
+    def skip_to_late(self) -> None:  # noqa: B027  # most parts find it by the number of the iteration
+        """Stand where the part acts, for a rehearsal, which has no numbers to find that by."""
+
     def state_dict(self) -> dict[str, float]:
         """What a resumed run goes on with."""
-        return {}
+        return {"acted": self.acted}
 
     def load_state_dict(self, state: dict[str, float]) -> None:
         """Restore what ``state_dict`` gave."""
-        assert not state, f"{type(self).__name__} has no state"
+        self.acted = int(state["acted"])
 
 
 class NoPenalty(UpperLevel):
@@ -109,15 +130,16 @@ class NoPenalty(UpperLevel):
         start: See ``UpperLevel``.
     """
 
-    def iterate(self, given: Given, *, due: bool) -> tuple[OuterIteration, dict[str, float]]:
+    def iterate(self, given: Iteration) -> tuple[OuterIteration, dict[str, float]]:
         """Ascend on Phi, in iterations of second order; else on L_f."""
-        return _iterate(given, 0.0, due=due), {}
+        return given.run(0.0), {}
 
 
 class PrintedPenalty(UpperLevel):
     """The paper's penalty: ``2 rho_k Hess(Phi) grad Phi``, rho_{k+1} = min(gamma rho_k, rho_max).
 
     An iteration's penalty counts for all iterations that it stands for: rho and the clip are multiplied by ``every``.
+    In every iteration of the run rho grows.
 
     Args:
         rho_0: First penalty parameter (paper: 0.3); 0 switches the penalty off.
@@ -140,23 +162,28 @@ class PrintedPenalty(UpperLevel):
         return self.schedule.rho
 
     def within(self, safeguards: Safeguards) -> Safeguards:
-        """Take the cap of rho, and give the penalty's clip for each iteration that it counts for."""
+        """Take the cap of rho, and give the penalty's clip for each iteration that it counts for.
+
+        Raises:
+            UserError: The cap is below rho_0.
+        """
         self.schedule = Penalty(self.schedule.rho, self.schedule.gamma, safeguards.rho_max)
         clip = safeguards.penalty_clip
         return replace(safeguards, penalty_clip=None if clip is None else self.every * clip)
 
-    def iterate(self, given: Given, *, due: bool) -> tuple[OuterIteration, dict[str, float]]:
+    def iterate(self, given: Iteration) -> tuple[OuterIteration, dict[str, float]]:
         """Algorithm 1, in iterations of second order; else first order. Then rho grows."""
-        found = _iterate(given, self.every * self.rho if given.penalised else 0.0, due=due)
+        found = given.run(self.every * self.rho if given.penalised else 0.0)
         self.schedule.update()
         return found, {}
 
     def state_dict(self) -> dict[str, float]:
-        """rho_k."""
-        return {"rho": self.schedule.rho}
+        """With rho_k."""
+        return {**super().state_dict(), "rho": self.schedule.rho}
 
     def load_state_dict(self, state: dict[str, float]) -> None:
         """Go on with it."""
+        super().load_state_dict(state)
         self.schedule.rho = state["rho"]
 
 
@@ -168,13 +195,13 @@ class FlatteningStep(UpperLevel):
 
     Args:
         share: How much of |grad Phi| a step takes away; 0 switches it off.
-        every: See ``UpperLevel``.
+        every: One of so many iterations may begin with the step.
         start: Share of the lower level's path from which steps are taken.
         until: Lengths of the path that are gone before ``stop_at`` may end the run (1: the path's end, however early
             rows are at their goal). At the goal the steps make the slope flatter.
     """
 
-    similar_alone = False
+    adds_similarity = False
     needs_goal = True
     optional = True
 
@@ -189,18 +216,24 @@ class FlatteningStep(UpperLevel):
         """Whether there is a step."""
         return self.rho > 0
 
-    def iterate(self, given: Given, *, due: bool) -> tuple[OuterIteration, dict[str, float]]:
+    @property
+    def adds(self) -> bool:
+        """No: the step is one of its own."""
+        return False
+
+    def iterate(self, given: Iteration) -> tuple[OuterIteration, dict[str, float]]:
         """Flatten; then both loops."""
         measured: dict[str, float] = {}
         if given.penalised:
-            parts = flatten(given.engine, *given.pairs[-1], given.beta, self.rho, given.safeguards)
+            setting = given.setting
+            parts = flatten(setting.engine, *setting.pairs[-1], given.beta, self.rho, setting.safeguards)
             measured = parts.scalars()
-        return given.loops.first_order(given.engine, given.pairs, given.lr, given.safeguards, given.step), measured
+        return given.loops.first_order(given.setting), measured
 
     def begin(self, iterations: int, beta: float) -> None:
         """Nothing: how soon the path is gone, no number says."""
 
-    def acts(self, share: float, path: Path | None) -> bool:
+    def acts(self, gone: float, path: Path | None) -> bool:
         """By the share of the path, while retain rows are kept."""
         return path is not None and path.share >= self.start and path.kept
 
@@ -209,8 +242,80 @@ class FlatteningStep(UpperLevel):
         return self.rho > 0 and path is not None and path.share < self.until
 
 
-def _iterate(given: Given, rho: float, *, due: bool) -> OuterIteration:
-    """Both loops, of second order where that is ``due``."""
-    if not due:
-        return given.loops.first_order(given.engine, given.pairs, given.lr, given.safeguards, given.step)
-    return given.loops.second_order(given.engine, given.pairs, given.lr, rho, given.beta, given.safeguards, given.step)
+class Reach(UpperLevel):
+    """Ascents take their gradients where relearning would bring the rows (``core.reach``), at no further gradient.
+
+    Ascent and penalty are then one gradient, in every iteration from ``start`` on. The stepper's running mean says the
+    direction, so ``AdamSteps`` and ``SharedSteps`` go with it.
+
+    Args:
+        length: r, the longest way back, as a root mean square over the weights; 0 switches it off.
+        drop: Share of the forget rows' loss that must be lost at a third of the way, when the first ascent would reach:
+            else the way back leads nowhere, and no ascent reaches. 0: ascents reach in any case.
+        every: One of so many iterations uses the similarity, where ``model.beta`` is above 0.
+        start: Share of the run from which ascents reach, and the similarity acts.
+
+    Attributes:
+        open: Whether ascents reach; ``None``: the loss on the way back is yet to be looked at.
+    """
+
+    differentiates = False
+    needs_mean = True
+
+    def __init__(self, length: float = 3e-3, drop: float = 0.0, every: int = 1, start: float = 0.31) -> None:
+        super().__init__(every, start)
+        check_range(0, length=length)
+        check_range(0, 1, drop=drop)
+        self.rho, self.drop = length, drop
+        self.open = None if drop else True
+
+    def iterate(self, given: Iteration) -> tuple[OuterIteration, dict[str, float]]:
+        """Both loops, with the ascents' gradients taken back there."""
+        given = replace(given, due=given.due and given.beta > 0)
+        measured = {"reach": 0.0}
+        u = given.mean() if given.penalised else []
+        if not to_unit_(u):
+            return given.run(0.0), measured
+        if self.open is None:
+            measured |= self._look(given.setting, u)
+        if not self.open:
+            return given.run(0.0), measured
+        steps = len(given.setting.pairs) - 1
+        lengths = [self.rho * share(given.number * steps + t) for t in range(steps)]
+
+        def back(t: int) -> Combination:
+            now = u if t == 0 else given.mean()  # the first ascents move it
+            to_unit_(now)
+            return [(-lengths[t], now)]
+
+        found = replace(given, setting=replace(given.setting, back=back)).run(0.0)
+        return found, measured | {"reach": lengths[0]}
+
+    def _look(self, setting: Setting, u: Vector) -> dict[str, float]:
+        """Measure once, by two gradients, how much of the plain forget loss is lost on the way back."""
+        engine, forget = setting.engine, setting.pairs[-1][0]
+        here = engine.expand(forget, order=1).value
+        with displaced(engine.parameters, [(-self.rho / 3, u)]):
+            there = engine.expand(forget, order=1).value
+        lost = 1 - there / here if here else 0.0
+        self.open = lost >= self.drop
+        if not self.open:
+            rank_zero_info(
+                f"Relearning would bring back {lost:.0%} of the forget rows' loss, less than model.upper.drop "
+                f"({self.drop:.0%}), so that ascents do not reach."
+            )
+        return {"reach/drop": lost}
+
+    def skip_to_late(self) -> None:
+        """Reach, as if the loss had fallen."""
+        self.open = True
+
+    def state_dict(self) -> dict[str, float]:
+        """With what the look found."""
+        return {**super().state_dict(), **({} if self.open is None else {"open": float(self.open)})}
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        """Go on with it."""
+        super().load_state_dict(state)
+        if "open" in state:
+            self.open = bool(state["open"])

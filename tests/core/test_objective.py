@@ -11,7 +11,7 @@ from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.inner import ascend
 from ofmu_pl.core.objective import Phi, outer_gradient
 from ofmu_pl.core.safeguards import AS_PRINTED, SAFE
-from ofmu_pl.core.variants import iteration_from_start
+from ofmu_pl.core.variants import Setting, iteration_from_start
 from ofmu_pl.core.vectors import norm
 from ofmu_pl.modules.lower_level import BoundedLoss
 from ofmu_pl.modules.steppers import AdamSteps
@@ -168,8 +168,11 @@ def test_one_outer_iteration_on_a_quadratic_equals_the_closed_form(at_start):
 
     forget = [lambda: 0.5 * (x - a) @ A @ (x - a)]
     retain = [lambda: 0.5 * (x - b) @ B @ (x - b)]
-    given = (Autograd([x]), [(forget, retain)] * 4, eta_in, rho, beta)
-    found = iteration_from_start(*given, AS_PRINTED, None) if at_start else outer_iteration(*given)
+    engine, pairs = Autograd([x]), [(forget, retain)] * 4
+    if at_start:
+        found = iteration_from_start(Setting(engine, pairs, eta_in, AS_PRINTED), rho, beta)
+    else:
+        found = outer_iteration(engine, pairs, eta_in, rho, beta)
     with torch.no_grad():
         x.sub_(found.gradient[0], alpha=eta_out)
     torch.testing.assert_close(x.detach(), expected, rtol=1e-12, atol=1e-12)

@@ -12,7 +12,7 @@ from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.inner import ascend
 from ofmu_pl.core.objective import Phi, outer_gradient
 from ofmu_pl.core.safeguards import AS_PRINTED, Safeguards
-from ofmu_pl.core.variants import guarded_iteration, iteration_from_start
+from ofmu_pl.core.variants import Setting, guarded_iteration, iteration_from_start
 
 ALIGNED = Safeguards(None, None, None, None, aligned_only=True)
 G_F = torch.tensor([1.0, 2.0], dtype=torch.float64)
@@ -61,7 +61,7 @@ def test_where_gradients_are_alike_nothing_changes():
 @pytest.mark.parametrize("iteration", [guarded_iteration, iteration_from_start])
 def test_where_gradients_oppose_each_other_an_iteration_ascends_on_the_forget_loss(iteration):
     x, *losses = quadratics(OPPOSED[0])
-    iteration(Autograd([x]), [losses] * 2, 0.01, 0.3, 0.7, ALIGNED, None)
+    iteration(Setting(Autograd([x]), [losses] * 2, 0.01, ALIGNED), 0.3, 0.7)
     torch.testing.assert_close(x.detach(), 0.01 * G_F, rtol=1e-14, atol=0)
 
 

@@ -1,5 +1,7 @@
 """OFMU's shipped form, every part of it on, against nested autograd and Adam written out: nothing of core."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -8,6 +10,7 @@ from ofmu_pl.core.safeguards import Safeguards
 from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.modules import OFMU
 from ofmu_pl.modules.steppers import SharedSteps
+from ofmu_pl.modules.upper_level import NoPenalty, Reach
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.support.errors import UserError
 from tests.helpers.images import train_on_digits
@@ -126,6 +129,93 @@ def test_three_iterations(penalty_clip, clips, start, inner_steps, outer_at):
     assert min(ours.shares) > 0.01, "the penalty counts"
     assert weights(module).dtype == torch.float64
     assert (weights(module) - weights(ours)).norm() < 1e-12 * weights(ours).norm()
+
+
+class ReachByHand(ByHand):
+    """The same without a penalty, whose ascents take their gradients up to ``reach`` back along their running mean."""
+
+    def __init__(self, network, reach, beta, *, at_start):
+        super().__init__(network, None, at_start=at_start)
+        self.reach, self.beta, self.lengths = reach, beta, []
+
+    def go(self, change):
+        with torch.no_grad():
+            for p, d in zip(self.theta, change.split([p.numel() for p in self.theta]), strict=True):
+                p.add_(d.view_as(p))
+
+    def outer(self, forget, retain, rho, acts):
+        g_r = self.grad(self.losses(retain).mean())
+        if not self.beta:
+            return g_r, 0.0
+        phi, g_f, _, _ = self.phi(self.losses(forget).mean(), retain)
+        return g_r, self.grad(phi) - g_f
+
+    def iterate(self, k, batch):
+        lr, last = LR * (1 - 0.225 * k), (batch["forget"][-1], batch["retain"][-1])
+        before = self.outer(*last, 0.0, True) if self.at_start else None
+        pairs = list(zip(batch["forget"][:-1], batch["retain"][:-1], strict=True))
+        for t, (forget, retain) in enumerate(pairs):
+            there = weights(self).clone()
+            if k:  # in the first iteration nothing has stepped yet
+                size = (self.square / (1 - 0.99 ** sum(self.counts.values()))).sqrt() + 1e-8
+                u = self.means[1] / size
+                part = (0.6180339887498949 * (k * len(pairs) + t) + 0.5) % 1.0
+                self.lengths.append(self.reach * part)
+                self.go(-self.lengths[-1] * u / u.square().mean().sqrt())
+            similar = self.beta and not self.at_start
+            direction = self.grad(self.phi(self.bent(forget), retain)[0] if similar else self.bent(forget))
+            self.go(there - weights(self))
+            self.move(direction + (before[1] if before else 0.0), 1, INNER_LR * lr)
+        self.move((before or self.outer(*last, 0.0, True))[0], -1, lr)
+
+
+@pytest.mark.parametrize("engine", ["autograd", "finite_difference"])
+@pytest.mark.parametrize("beta", [0.0, BETA])
+@pytest.mark.parametrize("outer_at", ["start", "end"])
+@pytest.mark.parametrize("inner_steps", [1, 2])
+def test_three_iterations_that_reach(engine, beta, outer_at, inner_steps):
+    """With the similarity the engine of differences has its own error."""
+    options = {"beta": beta, "outer_at": outer_at, "inner_steps": inner_steps, "engine": engine}
+    module = shipped(**options, upper=partial(Reach, 0.02, start=0.0))
+    train_on_digits(module, steps=3, **LIKE)
+    plain = shipped(inner_steps=inner_steps)
+    trainer = train_on_digits(plain, steps=0, **LIKE)
+    ours = ReachByHand(plain.network, 0.02, beta, at_start=outer_at == "start")
+    for k in range(3):
+        ours.iterate(k, trainer.datamodule.iteration(k))
+    assert len(ours.lengths) == 2 * inner_steps
+    exact = not beta or engine == "autograd"
+    assert (weights(module) - weights(ours)).norm() < (1e-12 if exact else 1e-6) * weights(ours).norm()
+    train_on_digits(without := shipped(**options, upper=NoPenalty), steps=3, **LIKE)
+    assert (weights(without) - weights(module)).norm() > 1e-4 * weights(ours).norm(), "it reached"
+    if not beta and engine == "finite_difference":
+        assert module.gradient_evaluations == without.gradient_evaluations
+
+
+@pytest.mark.parametrize(("drop", "reaches", "work"), [(0.0, True, 0), (1e-3, True, 2), (1.0, False, 2)])
+def test_it_reaches_only_where_the_loss_falls(drop, reaches, work):
+    """A look is two gradients, once."""
+    upper = partial(Reach, 0.02, drop=drop, start=0.5)
+    trainer = train_on_digits(module := shipped(beta=0.0, upper=upper, inner_steps=2), steps=4, **LIKE)
+    assert module.upper.open is reaches
+    assert (trainer.callback_metrics["reach"] > 0) == reaches
+    train_on_digits(without := shipped(beta=0.0, upper=NoPenalty, inner_steps=2), steps=4, **LIKE)
+    assert module.gradient_evaluations - without.gradient_evaluations == work
+    assert torch.equal(weights(module), weights(without)) != reaches
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_reach_goes_on_from_a_checkpoint_bit_for_bit(tmp_path, step):
+    def make():
+        return shipped(beta=0.0, upper=partial(Reach, 0.02, start=0.0))
+
+    whole, resumed = interrupted(make, tmp_path, 3, at=step, run=train_on_digits, **LIKE)
+    assert whole.upper.open is resumed.upper.open is True
+
+
+def test_reach_needs_a_running_mean():
+    with pytest.raises(UserError, match=r"model\.stepper"):
+        OFMU(CausalLM(config=TINY), upper=Reach)
 
 
 @pytest.mark.parametrize("step", [2, 3, 4])
