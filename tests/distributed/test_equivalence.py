@@ -39,6 +39,8 @@ MORE_EQUAL = [
     ("ofmu-shared-lm", "fsdp2", 1e-7),
     ("ofmu-ngram-lm", "ddp", 1e-12),
     ("ofmu-ngram-lm", "fsdp2", 1e-12),
+    ("ofmu-reach-lm", "ddp", 1e-10),
+    ("ofmu-reach-lm", "fsdp2", 1e-10),
 ]
 RESUMED = [("ofmu-exact-lm", "one", "fsdp2"), ("ofmu-exact-lm", "fsdp2", "one")]
 MORE_RESUMED = [

@@ -16,6 +16,7 @@ from ofmu_pl.data import Authors, Digits
 from ofmu_pl.modules import OFMU, GradDiff
 from ofmu_pl.modules.lower_level import BoundedLoss, HeldOutLevels
 from ofmu_pl.modules.steppers import AdamSteps, SharedSteps
+from ofmu_pl.modules.upper_level import Reach
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.training.checkpoints import WholeFiles, require_sound
 from tests.helpers.methods import TEXTS
@@ -86,6 +87,7 @@ def make(method, folder):
         "ofmu-differences-single": lambda: OFMU(single, engine="finite_difference", **ofmu | ascent),
         "ofmu-auto-lm": lambda: OFMU(lm, engine="finite_difference", inner_steps=2, **ALONG_PATH | FIRST_ORDER),
         "ofmu-shared-lm": lambda: Central(lm, lower=partial(BoundedLoss, 4.0), **shared | whole),
+        "ofmu-reach-lm": lambda: OFMU(lm, **shared | {"upper": partial(Reach, 0.02, drop=1e-6, start=0.0)}),
         "ofmu-ngram-lm": lambda: OFMU(lm, lower=partial(HeldOutLevels, ngram_weight=0.3), **shared),
         "ofmu-bfloat16-lm": lambda: Central(halved, engine="finite_difference", **ofmu),
         "kl-files": files,

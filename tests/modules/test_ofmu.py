@@ -29,7 +29,7 @@ from ofmu_pl.modules.moved import MOVED
 from ofmu_pl.modules.ofmu import RHO_IN_WORDS
 from ofmu_pl.modules.scrutiny import _first
 from ofmu_pl.modules.steppers import PathSteps
-from ofmu_pl.modules.upper_level import NoPenalty
+from ofmu_pl.modules.upper_level import NoPenalty, Reach
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.budget import GradientBudget
@@ -389,6 +389,7 @@ def test_a_checkpoint_from_before_the_parts_is_refused():
         ({"upper": flattening()}, "model.lower"),
         (ALONG_PATH, "model.upper"),
         (ALONG_PATH | {"upper": NoPenalty}, "model.beta"),
+        (ALONG_PATH | {"upper": Reach}, "model.stepper"),
         (ALONG_PATH | {"upper": printed(rho_0=0.0)}, "model.beta"),
     ],
 )
@@ -399,7 +400,12 @@ def test_parts_that_do_not_go_together_are_refused(parts, option):
 
 LOWER = {"bounded": BoundedLoss, "held-out": HeldOutLevels, "called back": ALONG_PATH["lower"]}
 STEPPER = {"plain": PLAIN, "adam": adam(1e-3), "shared": shared(), "path": PathSteps}
-UPPER = {"printed": printed(every=2), "flatten": flattening(every=2), "none": NoPenalty}
+UPPER = {
+    "printed": printed(every=2),
+    "flatten": flattening(every=2),
+    "none": NoPenalty,
+    "reach": partial(Reach, start=0.5),
+}
 
 
 TOGETHER = [
@@ -407,7 +413,9 @@ TOGETHER = [
     for lower in LOWER
     for stepper in STEPPER
     for upper in UPPER
-    if (lower != "bounded" or (stepper != "path" and upper != "flatten")) and (stepper, upper) != ("path", "printed")
+    if (lower != "bounded" or (stepper != "path" and upper != "flatten"))
+    and (upper != "printed" or stepper != "path")
+    and (upper != "reach" or stepper in ("adam", "shared"))
 ]
 
 

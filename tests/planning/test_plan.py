@@ -1,5 +1,6 @@
 """The plan against real runs: memory by torch's profiler, work by the methods' own counters; the command."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.safeguards import AS_PRINTED, Safeguards
 from ofmu_pl.data import CIFAR10, Authors, Digits
 from ofmu_pl.modules import GRU, NPO, OFMU, FineTune, GradDiff
-from ofmu_pl.modules.upper_level import NoPenalty
+from ofmu_pl.modules.upper_level import NoPenalty, Reach
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.networks.pretrained import SHAPES
 from ofmu_pl.planning.processes import ranks_in
@@ -163,6 +164,7 @@ OPTIONS = [
     {"inner_steps": 3, "engine": "finite_difference", "micro_batch_size": 2},
     {"inner_steps": 2, "engine": "finite_difference", "upper": printed(every=3)},
     {"inner_steps": 2, "outer_at": "start"},
+    {"inner_steps": 2, "stepper": adam(), "beta": 0.0, "upper": partial(Reach, start=0.0)},
 ]
 MORE_OPTIONS = [
     {"inner_steps": 3},
