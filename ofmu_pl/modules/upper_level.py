@@ -252,8 +252,7 @@ class Reach(UpperLevel):
         length: r, the longest way back, as a root mean square over the weights; 0 switches it off.
         drop: Share of the forget rows' loss that must be lost at a third of the way, when the first ascent would reach:
             else the way back leads nowhere, and no ascent reaches. 0: ascents reach in any case.
-        every: One of so many iterations uses the similarity, where ``model.beta`` is above 0.
-        start: Share of the run from which ascents reach, and the similarity acts.
+        start: Share of the run from which ascents reach, and the similarity acts, in every iteration.
 
     Attributes:
         open: Whether ascents reach; ``None``: the loss on the way back is yet to be looked at.
@@ -262,8 +261,8 @@ class Reach(UpperLevel):
     differentiates = False
     needs_mean = True
 
-    def __init__(self, length: float = 3e-3, drop: float = 0.0, every: int = 1, start: float = 0.31) -> None:
-        super().__init__(every, start)
+    def __init__(self, length: float = 3e-3, drop: float = 0.0, start: float = 0.31) -> None:
+        super().__init__(start=start)
         check_range(0, length=length)
         check_range(0, 1, drop=drop)
         self.rho, self.drop = length, drop
