@@ -125,6 +125,8 @@ class BoundedLoss(LowerLevel):
 
     def __init__(self, bound: float | Literal["uniform"] | None = "uniform", ngram_weight: float = 0.0) -> None:
         super().__init__(ngram_weight)
+        if isinstance(bound, str) and bound != "uniform":
+            raise UserError(f"There is no bound {bound}: give uniform, a number of nats, or null.")
         self.level = None if isinstance(bound, str) else bound
         check_range(0, above=True, bound=self.level)
         self.bound = bound

@@ -63,7 +63,8 @@ class OFMU(UnlearningModule):
             the memory, any attention kernel). Its steps are checked on 4 samples in iterations 0, 1, 4, 16, 64 ... of
             second order, and sought anew where two of them disagree; a part that stays noise is left out with a
             warning.
-        stationarity_tol: Stop once |grad Phi| is at most this (Algorithm 1's criterion); ``null``: run all iterations.
+        stationarity_tol: Stop once |grad Phi| is at most this (Algorithm 1's criterion), in iterations of second order;
+            ``null``: run all iterations.
         safeguards: Bounds on the parts of an iteration.
         kwargs: See ``UnlearningModule``.
 

@@ -124,7 +124,7 @@ class AdamSteps(Stepper):
 
     keeps_mean = True
 
-    def __init__(self, lr: float = 0.02) -> None:
+    def __init__(self, lr: float = 3e-4) -> None:
         super().__init__(lr)
 
     def own_optimizers(self, outer: Optimizer, network: nn.Module) -> list[Optimizer]:

@@ -15,7 +15,7 @@ def plain(lr):
     return partial(PlainSteps, lr=lr)
 
 
-def adam(lr=0.02):
+def adam(lr=3e-4):
     return partial(AdamSteps, lr=lr)
 
 
