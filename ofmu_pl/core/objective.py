@@ -128,6 +128,7 @@ class OuterGradient:
         retain_norm: |g_r|.
         grad_phi_norm: |grad Phi|.
         penalty_norm: |penalty|, after clipping.
+        clipped: Whether the penalty was longer than its bound, so that rho does not set its length.
         curvature: ``<v, Hess(Phi) v> / |v|^2`` along v = grad Phi; 0 without a penalty.
     """
 
@@ -142,6 +143,7 @@ class OuterGradient:
     grad_phi_norm: float
     penalty_norm: float = 0.0
     curvature: float = 0.0
+    clipped: bool = False
 
     def total_(self) -> Vector:
         """``grad F = g_r + penalty``, in place of ``retain``."""
@@ -160,6 +162,7 @@ class OuterGradient:
             "grad_Phi": self.grad_phi_norm,
             "penalty": self.penalty_norm,
             "penalty_share": share,
+            "penalty_clipped": float(self.clipped),
             "curvature": self.curvature,
         }
 
@@ -223,6 +226,6 @@ def outer_gradient(
     clip = safeguards.penalty_clip
     bound = None if clip is None else clip * found.retain_norm
     size = clip_(penalty, bound)
-    return replace(
-        found, penalty=penalty, penalty_norm=size if bound is None else min(size, bound), curvature=curvature
-    )
+    clipped = bound is not None and size > bound
+    length = bound if clipped and bound is not None else size
+    return replace(found, penalty=penalty, penalty_norm=length, curvature=curvature, clipped=clipped)

@@ -268,6 +268,12 @@ class OFMU(UnlearningModule):
             rank_zero_info(f"Stopping: |grad Phi| = {size:.3g} <= stationarity_tol = {tolerance}.")
             self.run.stop()
 
+    def on_train_end(self) -> None:
+        """Say how the penalty fared, and take the weights that are kept."""
+        if self.run.checks_itself:  # else numbers are made up
+            self.upper.end()
+        super().on_train_end()
+
     def skip_to_late(self) -> None:
         """Stand at the end of the goal's path, if there is one, and where the upper level acts."""
         self.upper.skip_to_late()

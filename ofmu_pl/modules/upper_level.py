@@ -110,6 +110,9 @@ class UpperLevel(ABC):
         """Whether the run must go on for the penalty, though forget rows are where they are to end."""
         return False
 
+    def end(self) -> None:  # noqa: B027  # most parts have nothing to say
+        """Say what a reader of the run's options should know of it."""
+
     def skip_to_late(self) -> None:  # noqa: B027  # most parts find it by the number of the iteration
         """Stand where the part acts, for a rehearsal, which has no numbers to find that by."""
 
@@ -155,6 +158,7 @@ class PrintedPenalty(UpperLevel):
     def __init__(self, rho_0: float = 0.3, gamma: float = 1.5, every: int = 1, start: float = 0.0) -> None:
         super().__init__(every, start)
         self.schedule = Penalty(rho_0, gamma)
+        self.clipped = 0
 
     @property
     def rho(self) -> float:  # type: ignore[override]
@@ -174,17 +178,26 @@ class PrintedPenalty(UpperLevel):
     def iterate(self, given: Iteration) -> tuple[OuterIteration, dict[str, float]]:
         """Algorithm 1, in iterations of second order; else first order. Then rho grows."""
         found = given.run(self.every * self.rho if given.penalised else 0.0)
+        self.clipped += found.parts is not None and found.parts.clipped
         self.schedule.update()
         return found, {}
 
+    def end(self) -> None:
+        """Say whether rho had an effect."""
+        if 2 * self.clipped > self.acted:
+            rank_zero_info(
+                f"In {self.clipped} of the {self.acted} iterations in which it acted the penalty was longer than its "
+                "bound (model.safeguards.penalty_clip), which then set its length: rho had no effect there."
+            )
+
     def state_dict(self) -> dict[str, float]:
-        """With rho_k."""
-        return {**super().state_dict(), "rho": self.schedule.rho}
+        """With rho_k, and how often the bound was too short."""
+        return {**super().state_dict(), "rho": self.schedule.rho, "clipped": self.clipped}
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        """Go on with it."""
+        """Go on with these."""
         super().load_state_dict(state)
-        self.schedule.rho = state["rho"]
+        self.schedule.rho, self.clipped = state["rho"], int(state["clipped"])
 
 
 class FlatteningStep(UpperLevel):
@@ -246,7 +259,7 @@ class Reach(UpperLevel):
     """Ascents take their gradients where relearning would bring the rows (``core.reach``), at no further gradient.
 
     Ascent and penalty are then one gradient, in every iteration from ``start`` on. The stepper's running mean says the
-    direction, so ``AdamSteps`` and ``SharedSteps`` go with it.
+    direction, so ``AdamSteps`` and ``SharedSteps`` go with it. It takes two vectors of the parameters' size more.
 
     Args:
         length: r, the longest way back, as a root mean square over the weights; 0 switches it off.

@@ -126,6 +126,7 @@ def test_three_iterations(penalty_clip, clips, start, inner_steps, outer_at):
     assert len(ours.similarities) == (1 if start else 2)
     assert min(ours.similarities) > 0.01, "the similarity counts"
     assert ours.clips == [clips] * len(ours.similarities)
+    assert (module.upper.clipped, module.upper.acted) == (len(ours.clips) * clips, len(ours.clips))
     assert min(ours.shares) > 0.01, "the penalty counts"
     assert weights(module).dtype == torch.float64
     assert (weights(module) - weights(ours)).norm() < 1e-12 * weights(ours).norm()
