@@ -15,6 +15,11 @@ from tests.cli.conftest import the_error
 FAULTS = (errno.EIO, errno.ENOSPC, errno.EROFS, errno.ENOENT)
 
 
+@pytest.fixture
+def form(first_order):
+    return first_order
+
+
 def failing(monkeypatch, module, name, code, after=0):
     """Let a function of the system's fail from some call on, as the disk would."""
     whole, calls = getattr(module, name), []
@@ -51,7 +56,7 @@ def cases(places):
 def test_a_run_says_in_one_sentence_that_its_disk_fails(refused, monkeypatch, call, code):
     module, name, after = CALLS[call]
     calls = failing(monkeypatch, module, name, code, after)
-    assert os.strerror(code) in refused("--export.folder", "hf")
+    assert os.strerror(code) in refused("--export.folder", "hf", "--trainer.max_steps", "2")
     assert len(calls) > after
 
 
