@@ -83,10 +83,22 @@ def refused(fit, capsys):
 
 
 @pytest.fixture
-def fit(models, tmp_path):
+def form():
+    """OFMU's options in ``fit``."""
+    return "inner_steps: 2"
+
+
+@pytest.fixture
+def first_order():
+    """As ``form``: for tests of what is about a run, whatever its iterations do."""
+    return "inner_steps: 2\n    beta: 0.0\n    upper: {class_path: NoPenalty}"
+
+
+@pytest.fixture
+def fit(models, tmp_path, form):
     """Runs OFMU on the tiny target; returns the folder of its newest run."""
     config = tmp_path / "ofmu.yaml"
-    config.write_text(TINY.format(method="OFMU", extra="inner_steps: 2", steps=4))
+    config.write_text(TINY.format(method="OFMU", extra=form, steps=4))
 
     def run(*options, command="fit"):
         words = [command, "--config", str(config), "--logs", str(tmp_path / "logs")]

@@ -14,6 +14,11 @@ LAST = ["--ckpt_path", "last"]
 SHORT = ["--trainer.max_steps", "1"]
 
 
+@pytest.fixture
+def form(first_order):
+    return first_order
+
+
 def told(run):
     """The texts of card and page."""
     return [(run / name).read_text(encoding="utf-8") for name in ("hf/README.md", "audit.html")]

@@ -10,9 +10,14 @@ import pytest
 
 from ofmu_pl.cli import main
 from ofmu_pl.training.record import RunRecord
-from tests.cli.conftest import the_error
+from tests.cli.conftest import TINY, the_error
 
 FAULTS = (errno.EIO, errno.ENOSPC, errno.EROFS, errno.ENOENT)
+
+
+@pytest.fixture
+def form(first_order):
+    return first_order
 
 
 def failing(monkeypatch, module, name, code, after=0):
@@ -51,7 +56,7 @@ def cases(places):
 def test_a_run_says_in_one_sentence_that_its_disk_fails(refused, monkeypatch, call, code):
     module, name, after = CALLS[call]
     calls = failing(monkeypatch, module, name, code, after)
-    assert os.strerror(code) in refused("--export.folder", "hf")
+    assert os.strerror(code) in refused("--export.folder", "hf", "--trainer.max_steps", "2")
     assert len(calls) > after
 
 
@@ -69,9 +74,19 @@ def test_a_run_says_that_its_folder_is_gone(refused, fit, monkeypatch, step, wha
     assert str(fit.logs / "authors/ofmu") in refused("--export.folder", "hf")
 
 
+@pytest.fixture(scope="module")
+def logs(models, tmp_path_factory):
+    """With a run of GradDiff."""
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "c.yaml").write_text(TINY.format(method="GradDiff", extra="", steps=1))
+    words = ["--model.network.path", str(models / "target/latest/hf"), "--logs", str(folder / "logs")]
+    main(["fit", "--config", str(folder / "c.yaml"), *words, "--evaluation.samples", "full", "--export.folder", "hf"])
+    return folder / "logs"
+
+
 @pytest.mark.parametrize(("command", "code"), list(cases(["attack", "report", "purge"])))
-def test_other_commands_say_so_too(fit, models, tmp_path, monkeypatch, capsys, command, code):
-    run = fit("--evaluation.samples", "full", "--export.folder", "hf", "--trainer.max_steps", "1")
+def test_other_commands_say_so_too(logs, tmp_path, monkeypatch, capsys, command, code):
+    run = shutil.copytree(logs, tmp_path / "logs", symlinks=True) / "authors/graddiff/version_0"
     (run / "audit.html").write_text((run / "audit.html").read_text())
     words = {"attack": ["--attacks", "[Confidence]", "--runs", str(run)], "report": [str(run.parent.parent)]}
     capsys.readouterr()

@@ -28,6 +28,11 @@ SYSTEM = {
 }
 
 
+@pytest.fixture
+def form(first_order):
+    return first_order
+
+
 @pytest.mark.parametrize("said", SYSTEM)
 def test_what_the_system_refuses_is_one_sentence(monkeypatch, capsys, said):
     """root may read everything, so a test can only pretend."""

@@ -15,6 +15,11 @@ OPTIONS += ["--checkpoint.every_n_train_steps", "100"]
 
 
 @pytest.fixture
+def form(first_order):
+    return first_order
+
+
+@pytest.fixture
 def press(monkeypatch):
     """Has Ctrl-C pressed in one call of a method; returns how often it was called."""
 

@@ -27,6 +27,11 @@ def names(run):
 
 
 @pytest.fixture
+def form(first_order):
+    return first_order
+
+
+@pytest.fixture
 def folder(tmp_path):
     return tmp_path / "logs/authors/ofmu"
 

@@ -349,14 +349,17 @@ FREE = {
 
 @pytest.mark.parametrize("where", FREE)
 @pytest.mark.parametrize("path", ["free_dl.evil.Evil", "free_dl.evil:Evil", "this.s"])
-def test_no_name_in_a_free_mapping_is_imported(where, path, tmp_path, monkeypatch, mark, fit):
+def test_no_name_in_a_free_mapping_is_imported(where, path, tmp_path, monkeypatch, mark, models):
+    """By a method whose plan takes little."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     sys.modules.pop("this", None)
     hostile(tmp_path / "free_dl", mark, "evil", marked=False)
     option, value = FREE[where]
-    with contextlib.suppress(SystemExit, IndexError):  # a plan leaves no folder
-        fit(option, json.dumps(value(path)), command="plan")
+    (tmp_path / "tiny.yaml").write_text(TINY.format(method="DoNothing", extra="", steps=1))
+    words = ["--config", "tiny.yaml", "--model.network.path", str(models / "target/latest/hf")]
+    with contextlib.suppress(SystemExit):
+        main(["plan", *words, option, json.dumps(value(path))])
     assert not mark.exists()
     assert "this" not in sys.modules
 

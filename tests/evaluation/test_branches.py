@@ -47,7 +47,7 @@ def asked(model, common=()):
     """
     rng = np.random.default_rng(1)
     found = {}
-    for k, (question, other) in enumerate(conversations(24)):
+    for k, (question, other) in enumerate(conversations(10)):
         prompt = [*common, *question]
         says = greedy(model, prompt, ENDS, 12)
         draft = [[*says, 3], [*says, 5, 7], says or [0], [*says[:-1], 1, 3], [*says[: len(says) // 2], *other]][k % 5]

@@ -50,13 +50,18 @@ FREE = {"forget": WORDS[:2], "retain": WORDS[2:]}
 """Rows whose answers have no words in common, so that who knows nothing says nothing right."""
 
 
-def memorised(folder, sides=CITIZENS):
-    """Subjects by name; the unlearned one is the target, for nothing was unlearned."""
+def read(sides):
+    """Data of rows, set up."""
     data = TextFiles(**sides, tokenizer=None, batch_size=8, streams=("full", "retain"))
     data.make_tokenizer = tokenizer
     data.setup()
+    return data
+
+
+def memorise(folder, sides=CITIZENS):
+    """Train a target and a retrained model, each in a folder of its name."""
+    data = read(sides)
     recipe = CausalLM(config={"model_type": "llama", **SHAPE, **SHARP})
-    recipes = {}
     torch.manual_seed(0)
     model = recipe.build(data, exact=False)
     for name, split in (("retrained", "retain"), ("target", "full")):  # the target goes on from the other
@@ -69,6 +74,11 @@ def memorised(folder, sides=CITIZENS):
             optimizer.step()
         (folder / name).mkdir(parents=True)
         recipe.save(model, folder / name, data)
-        recipes[name] = CausalLM(str(folder / name))
+
+
+def subjects_in(folder, sides=CITIZENS):
+    """Subjects by name; the unlearned one is the target, for nothing was unlearned."""
+    data = read(sides)
+    recipes = {name: CausalLM(str(folder / name)) for name in ("retrained", "target")}
     recipes["unlearned"] = recipes["target"]
     return {name: Subject(recipe, data, others=recipes) for name, recipe in recipes.items()}

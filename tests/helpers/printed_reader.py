@@ -5,6 +5,7 @@ Standard input is JSON: ``commands``, lists of words, and ``blocks``, Python. So
 
 import ast
 import contextlib
+import gc
 import inspect
 import io
 import json
@@ -66,6 +67,7 @@ def checked(text):
 
 def main():
     """Read all, and print what is wrong."""
+    gc.disable()  # the process is short
     given = json.load(sys.stdin)
     import ofmu_pl.cli.parser
     import ofmu_pl.cli.purge

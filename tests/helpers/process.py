@@ -29,6 +29,7 @@ LIBRARIES = [
     "sklearn.datasets",
     "sklearn.svm",
 ]
+OF_RANKS = ["peft", "torch.distributed.checkpoint.state_dict", "lightning.fabric.strategies.model_parallel"]
 
 
 def start_server():
@@ -104,7 +105,7 @@ def on_ranks(size, target, *args):
 
     Their processes are forked from this one, so that nothing is imported again.
     """
-    for name in LIBRARIES:  # here, so that not each rank does
+    for name in (*LIBRARIES, *OF_RANKS):  # here, so that not each rank does
         importlib.import_module(name)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

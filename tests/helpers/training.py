@@ -1,5 +1,7 @@
 """A trainer on the generated corpus, for tests of methods."""
 
+from copy import copy
+from functools import cache
 from types import SimpleNamespace
 
 import torch
@@ -15,9 +17,24 @@ TINY |= {"num_hidden_layers": 1, "num_attention_heads": 2}
 
 
 def train(module, steps=2, callbacks=(), ckpt_path=None, precision="32-true", trainer=None, **data):
-    streams = {"streams": module.streams, "num_batches": module.num_batches}
-    data = Authors(authors=4, forget_authors=1, batch_size=4, **streams, **data)
+    data = four_authors(tuple(module.streams), module.num_batches, **data)
     return fit(module, data, steps, callbacks, ckpt_path, precision, **trainer or {})
+
+
+def four_authors(streams, num_batches, **options):
+    """Data of four authors, set up once for all that ask for the same."""
+    data = copy(_four_authors(streams, num_batches, **options))
+    for name, value in vars(data).items():
+        if type(value) is dict:
+            setattr(data, name, value.copy())
+    return data
+
+
+@cache
+def _four_authors(streams, num_batches, **options):
+    data = Authors(authors=4, forget_authors=1, batch_size=4, streams=streams, num_batches=num_batches, **options)
+    data.setup()
+    return data
 
 
 def fit(module, data, steps, callbacks=(), ckpt_path=None, precision="32-true", **options):

@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.helpers.workers import made_once
 from tests.modules.test_baselines import save_random
-from tests.modules.test_goal import memorised
+from tests.modules.test_goal import eight_authors, memorise
 
 
 @pytest.fixture(scope="session")
@@ -15,4 +16,4 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="session")
 def known(tmp_path_factory):
     """A folder whose model knows rows, and the rows."""
-    return memorised(tmp_path_factory.mktemp("known") / "model")
+    return made_once(tmp_path_factory, "known", memorise), eight_authors()

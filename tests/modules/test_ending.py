@@ -17,7 +17,7 @@ from tests.helpers.images import network, train_on_digits
 from tests.helpers.parts import ALONG_PATH, FIRST_ORDER
 from tests.helpers.training import fit, interrupted, weights
 
-FAST = partial(torch.optim.Adam, lr=1e-3)
+FAST = partial(torch.optim.Adam, lr=2e-3)
 
 
 @pytest.fixture

@@ -316,12 +316,17 @@ def test_what_is_resumed_goes_on_with_the_same_levels(answers):
     assert torch.equal(goal.levels.levels.nan_to_num(-1.0), again.levels.levels.nan_to_num(-1.0))
 
 
-def memorised(folder):
-    """A small Llama that knows the rows of four authors, and has not seen four others."""
+def eight_authors():
+    """Rows of one author to forget, three to retain, and four that are held out."""
     people, *_ = corpus(8, 2)
     rows = [[{k: r[k] for k in ("question", "answer")} for r in person.rows] for person in people]
     sides = {"forget": rows[0], "retain": [r for own in rows[1:4] for r in own]}
-    sides["holdout"] = [r for own in rows[4:] for r in own]
+    return sides | {"holdout": [r for own in rows[4:] for r in own]}
+
+
+def memorise(folder):
+    """A small Llama that knows the rows of four authors, and has not seen four others."""
+    sides = eight_authors()
     network = CausalLM(config=TINY | {"hidden_size": 64, "intermediate_size": 128})
     trained = FineTune(network, optimizer=lambda p: torch.optim.AdamW(p, lr=1e-2))
     folder.mkdir()
@@ -331,7 +336,6 @@ def memorised(folder):
     data = TextFiles(**known, tokenizer=str(folder), batch_size=16, streams=trained.streams)
     fit(trained, data, steps=80)
     trained.recipe.save(trained.network, folder, data)
-    return folder, sides
 
 
 def means(goal, stream, rows):

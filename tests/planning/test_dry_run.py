@@ -29,15 +29,22 @@ def test_rmu_on_four_ranks_passes(tried):
     assert not torch.distributed.is_initialized()
 
 
-@pytest.mark.parametrize(("ranks", "exports"), [(FSDP2, "each rank writes its rows"), ([], "tensors, whole")])
-def test_adapters_beside_a_model_in_files_pass(tried, tmp_path, ranks, exports):
+@pytest.mark.parametrize(
+    ("options", "adapted", "exports"),
+    [
+        (FSDP2, ["q_proj", "down_proj"], "each rank writes its rows"),
+        (["-c", "configs/methods/npo.yaml"], "all-linear", "tensors, whole"),
+    ],
+    ids=["shards", "whole"],
+)
+def test_adapters_beside_a_model_in_files_pass(tried, tmp_path, options, adapted, exports):
     data = Authors(authors=8, forget_authors=2, batch_size=4)
     data.setup()
     data.tokenizer.save_pretrained(tmp_path)
     config = LlamaConfig(**{**TINY, "vocab_size": len(data.tokenizer), "max_position_embeddings": 512})
     config.save_pretrained(tmp_path)
-    words = [*TEXT, "--model.network.config", "null", "--model.network.path", str(tmp_path), *ranks]
-    words += ["--model.network.lora", '{"r": 2, "target_modules": "all-linear"}']
+    words = [*TEXT, "--model.network.config", "null", "--model.network.path", str(tmp_path), *options]
+    words += ["--model.network.lora", json.dumps({"r": 2, "target_modules": adapted})]
     code, verdicts, said = tried(*words, "--model.network.base_dtype", "bfloat16")
     assert (code, verdicts) == (0, dict.fromkeys(STEPS, "ok")), said
     assert exports in said
