@@ -172,7 +172,7 @@ def test_names_in_a_benchmark_stay_below_its_folder(tmp_path):
         ("b", "e", {"methods": {"m": SearchedMethod(), "/x": SearchedMethod()}}),
         ("b", "e", {"prepare": {"../x": Prepare(str(base), "model.network.path")}}),
     ):
-        with pytest.raises(UserError, match="/x' "):
+        with pytest.raises(UserError, match="leads out of"):
             benchmark(name, {experiment: Planned(**{**grid, **changes})}, logs=tmp_path / "logs", fit=fit)
     assert not (tmp_path / "logs").exists()
 
@@ -206,7 +206,7 @@ def test_a_checkpoint_from_an_address(refused, mark, tmp_path, monkeypatch):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         text = refused("--ckpt_path", f"http://127.0.0.1:{server.server_port}/evil.ckpt")
         server.shutdown()
-    assert "evil.ckpt'" in text
+    assert "evil.ckpt' does not exist" in text
 
 
 def test_the_index_of_a_folder_of_shards_is_not_run(refused, mark, tmp_path):

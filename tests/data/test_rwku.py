@@ -115,7 +115,7 @@ def test_without_a_chat_template_questions_stand_as_they_are(tmp_path):
         ({}, [*TOWNS], {}, "data.retain .*Tal, Old Falbro"),
         ({}, [], {"retain": ["Tal", "Sur"]}, " Sur.*data.retain"),
         ({"1_Old_Falbro/positive": []}, [], {}, "'rwku' .*empty"),
-        ({}, [], {"texts": "../2_Mirra/positive"}, "`data.texts` '../2_Mirra/positive.json'"),
+        ({}, [], {"texts": "../2_Mirra/positive"}, "leads out of"),
         ({"1_Old_Falbro/forget_level1": [{"query": "a"}]}, [], {}, "Row 0 .* of 'forget_level1 of .*'answer'"),
     ],
 )
