@@ -51,7 +51,10 @@ def to_unit_(x: Vector) -> bool:
 
 @contextmanager
 def displaced(parameters: Sequence[Tensor], displacement: Combination) -> Iterator[None]:
-    """A context with parameters moved by ``displacement``; they return bit for bit, also when it raises."""
+    """A context with parameters moved by ``displacement``; they return bit for bit, also when it raises.
+
+    It serves any engine; that of differences nests contexts of its own within, which keep one copy for all of them.
+    """
     origin = [p.detach().clone() for p in parameters]
     with torch.no_grad():
         add_(parameters, displacement)

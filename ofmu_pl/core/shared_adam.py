@@ -16,6 +16,7 @@ other is twice that. A rate that was found for a method of one level is to be di
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -78,8 +79,7 @@ class SharedAdam(GradientOptimizer):
                 state = self.state[p]
                 if not state or not state["ascent_step"]:
                     return []
-                scale = (state["square"] / (1 - group["betas"][1] ** state["step"])).sqrt_().add_(group["eps"])
-                found.append(-state["ascent_mean"] / scale)
+                found.append(-state["ascent_mean"] / _scale(state, group["betas"][1], group["eps"]))
         return found
 
     def move(self) -> None:
@@ -100,5 +100,10 @@ class SharedAdam(GradientOptimizer):
         state[f"{loop}_step"] += 1
         state["square"].mul_(beta_2).addcmul_(g, g, value=1 - beta_2)
         mean = state[f"{loop}_mean"].mul_(beta_1).add_(g, alpha=1 - beta_1)
-        scale = (state["square"] / (1 - beta_2 ** state["step"])).sqrt_().add_(eps)
-        p.addcdiv_(mean, scale, value=-lr / (1 - beta_1 ** state[f"{loop}_step"]))
+        p.addcdiv_(mean, _scale(state, beta_2, eps), value=-lr / (1 - beta_1 ** state[f"{loop}_step"]))
+
+
+def _scale(state: dict[str, Any], beta_2: float, eps: float) -> Tensor:
+    """``sqrt(v) + eps`` without bias, the metric of both loops."""
+    unbiased: Tensor = state["square"] / (1 - beta_2 ** state["step"])
+    return unbiased.sqrt_().add_(eps)

@@ -24,7 +24,7 @@ from ofmu_pl.networks.vision import ImageNetwork, predict
 from ofmu_pl.support.sets import is_request
 from ofmu_pl.training.together import together
 
-ATTACK_SAMPLES = 1000  # members, and strangers, that an attack learns from where nobody says otherwise
+ATTACK_SAMPLES = 1000  # by default, images trained on, and as many held-out ones, that an attack learns from
 
 
 class ImageEvaluation(Evaluation):

@@ -145,7 +145,7 @@ class OFMU(UnlearningModule):
                 f"model.stepper {steps} go by the distance to a goal alone: set model.lower HeldOutLevels and "
                 "model.lower.ngram_weight 0, or, to choose rates yourself, model.stepper SharedSteps."
             )
-        if self.upper.adds or (self.upper.adds_similarity and self.beta > 0):
+        if self.upper.acts_in_loops and (self.beta > 0 or self.upper.rho > 0):
             raise UserError(
                 f"model.stepper {steps} go along the losses' own gradients, to which {upper} adds: set model.upper "
                 "FlatteningStep, or NoPenalty and model.beta 0."
@@ -154,7 +154,7 @@ class OFMU(UnlearningModule):
     def what_was_done(self) -> str:
         """Sentences for the audit page; those of parts that no iteration used are left out."""
         penalised = self.upper.acted > 0
-        similar = self.beta > 0 and self.scrutiny.reached > 1 and (penalised or self.upper.adds_similarity)
+        similar = self.beta > 0 and self.scrutiny.reached > 1 and (penalised or self.upper.acts_in_loops)
         parts = {BETA_IN_WORDS: similar, RHO_IN_WORDS: penalised, NGRAM_IN_WORDS: self.lower.ngram_weight > 0}
         return " ".join([self.in_words, *(words for words, used in parts.items() if used)])
 
@@ -206,7 +206,8 @@ class OFMU(UnlearningModule):
 
         Otherwise nothing moves before an iteration's last pass, and no weights need be kept for making it again.
         """
-        passes_follow = self.num_batches > 2 or self.loops.ends_at_gradient or self.upper.moves_first
+        moves_first = self.upper.rho > 0 and not self.upper.acts_in_loops
+        passes_follow = self.num_batches > 2 or self.loops.ends_at_gradient or moves_first
         return passes_follow or any(not o.state for o in self.stepper.optimizers(self.run))
 
     @property
@@ -224,41 +225,40 @@ class OFMU(UnlearningModule):
 
     def iterate(self, batch: dict[str, list[Batch]]) -> tuple[Vector, dict[str, float]]:
         """Run Algorithm 1 (``core.algorithm``, or ``core.variants``) up to the outer optimizer's step."""
+        assert self.engine is not None, "on_train_start has not run"
         due = (self.run.step - 1) % self.period == 0
         gone = (self.run.step - 1) / self.length if self.length > 0 else 1.0
         acts = due and self.upper.acts(gone, self.lower.path)  # before an iteration of second order only measures
+        similar, penalised = acts and self.beta > 0, acts and self.upper.rho > 0
+        differentiated = penalised and self.upper.differentiates
         scalars = {"rho": self.upper.rho}
         # A difference of passes in bfloat16 is noise (docs/results/hardware.md).
         with self.run.full_precision() if acts and self.takes_parts and not self.exact else nullcontext():
-            scalars |= self._check_engine(batch, acts=acts)
-            found, measured = self.upper.iterate(self._iteration(batch, due=due and self.takes_parts, acts=acts))
+            scalars |= self.scrutiny.look(self, self.engine, batch, similar=similar, penalised=differentiated)
+            penalised = penalised and (self.scrutiny.order > 2 or not differentiated)
+            self.upper.acted += penalised
+            due = due and self.takes_parts
+            given = self._iteration(self.engine, batch, due=due, similar=similar, penalised=penalised)
+            found, measured = self.upper.iterate(given)
         scalars |= measured | found.scalars()
         if self.stationarity_tol is not None and found.parts is not None:
             self._stop_where_stationary(found.parts.grad_phi_norm, self.stationarity_tol)
         return found.gradient, self.lower.measured(scalars, batch["retain"][-1]["ids"], found.loss_r)
 
-    def _check_engine(self, batch: dict[str, list[Batch]], *, acts: bool) -> dict[str, float]:
-        """Make the checks of the engine that are due before an iteration in which similarity and penalty act."""
-        assert self.engine is not None, "on_train_start has not run"
-        penalised = acts and self.upper.rho > 0 and self.upper.differentiates
-        return self.scrutiny.look(self, self.engine, batch, similar=acts and self.beta > 0, penalised=penalised)
-
-    def _iteration(self, batch: dict[str, list[Batch]], *, due: bool, acts: bool) -> Iteration:
-        """What the upper level makes an iteration of: the parts that the engine gives, where they act."""
-        assert self.engine is not None, "on_train_start has not run"
+    def _iteration(
+        self, engine: Engine, batch: dict[str, list[Batch]], *, due: bool, similar: bool, penalised: bool
+    ) -> Iteration:
+        """What the upper level makes an iteration of: losses of its batches, who steps, and which parts act."""
         ascents = [self.lower.loss(forget) for forget in batch["forget"][:-1]]
         losses_f = [*ascents, self.loss(batch["forget"][-1])]  # the penalty is that of the plain loss
         pairs = list(zip(losses_f, map(self.loss, batch["retain"]), strict=True))
-        step = self.stepper.step(self.run, self.engine.parameters, self.lower, batch["forget"])
-        given = self.scrutiny.order > 2 or not self.upper.differentiates
-        penalised = acts and self.upper.rho > 0 and given
-        self.upper.acted += penalised
+        step = self.stepper.step(self.run, engine.parameters, self.lower, batch["forget"])
         return Iteration(
-            setting=Setting(self.engine, pairs, self.stepper.lr, self.safeguards, step),
+            setting=Setting(engine, pairs, self.stepper.lr, self.safeguards, step),
             loops=self.loops,
             number=self.run.step - 1,
             due=due,
-            beta=self.beta if acts and self.scrutiny.order > 1 else 0.0,
+            beta=self.beta if similar and self.scrutiny.order > 1 else 0.0,
             penalised=penalised,
             mean=partial(self.stepper.mean, self.run),
         )

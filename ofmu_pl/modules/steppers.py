@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -173,11 +173,11 @@ class SharedSteps(Stepper):
 
     def mean(self, run: Run) -> Vector:
         """That of the ascent's first momentum in the metric of both loops."""
-        return _shared(run.optimizers[0]).ascent_mean()
+        return cast(SharedAdam, run.optimizers[0]).ascent_mean()
 
     def turn(self, optimizer: Optimizer) -> AbstractContextManager[None]:
         """The ascent's."""
-        return _shared(optimizer).ascending()
+        return cast(SharedAdam, optimizer).ascending()
 
 
 class PathSteps(Stepper):
@@ -211,11 +211,6 @@ class PathSteps(Stepper):
     def outer_arguments(self, scalars: dict[str, float]) -> dict[str, float]:
         """How far the retain loss is above its goal."""
         return {"gap": scalars["retain_rise"]}
-
-
-def _shared(optimizer: Optimizer) -> SharedAdam:
-    assert isinstance(optimizer, SharedAdam), "own_optimizers has refused another"
-    return optimizer
 
 
 def _step_along(

@@ -63,10 +63,8 @@ class UpperLevel(ABC):
     """The penalty's weight of now; 0: there is none."""
     differentiates: bool = True
     """Whether the penalty is a second derivative, Hess(Phi) grad Phi."""
-    adds_similarity: bool = True
-    """Whether the similarity acts in ascents, and so without the penalty, too."""
-    moves_first: bool = False
-    """Whether an iteration may begin with a step of the part's own."""
+    acts_in_loops: bool = True
+    """Whether similarity and penalty act in both loops' own gradients, and not in a step before the loops."""
     needs_goal: bool = False
     """Whether the part goes by the lower level's path."""
     needs_mean: bool = False
@@ -83,11 +81,6 @@ class UpperLevel(ABC):
     @abstractmethod
     def iterate(self, given: Iteration) -> tuple[OuterIteration, dict[str, float]]:
         """Run the algorithm; returns what was measured by the part, too."""
-
-    @property
-    def adds(self) -> bool:
-        """Whether there is a penalty in the loops' own gradients."""
-        return self.rho > 0
 
     def within(self, safeguards: Safeguards) -> Safeguards:
         """The bounds as the part needs them, of those that were given, once."""
@@ -214,7 +207,7 @@ class FlatteningStep(UpperLevel):
             rows are at their goal). At the goal the steps make the slope flatter.
     """
 
-    adds_similarity = False
+    acts_in_loops = False
     needs_goal = True
     optional = True
 
@@ -223,16 +216,6 @@ class FlatteningStep(UpperLevel):
         check_range(0, 1, share=share)
         check_range(1, until=until)
         self.rho, self.until = share, until
-
-    @property
-    def moves_first(self) -> bool:  # type: ignore[override]
-        """Whether there is a step."""
-        return self.rho > 0
-
-    @property
-    def adds(self) -> bool:
-        """No: the step is one of its own."""
-        return False
 
     def iterate(self, given: Iteration) -> tuple[OuterIteration, dict[str, float]]:
         """Flatten; then both loops."""
@@ -296,7 +279,9 @@ class Reach(UpperLevel):
         lengths = [self.rho * share(given.number * steps + t) for t in range(steps)]
 
         def back(t: int) -> Combination:
-            now = u if t == 0 else given.mean()  # the first ascents move it
+            if t == 0:
+                return [(-lengths[t], u)]
+            now = given.mean()  # which the ascents before have moved
             to_unit_(now)
             return [(-lengths[t], now)]
 
