@@ -13,14 +13,14 @@ from .attacks.sample import Sample as Sample
 from .attacks.subject import Subject as Subject
 from .attacks.traces import Traces as Traces
 from .core.algorithm import OuterIteration as OuterIteration
+from .core.algorithm import ascend as ascend
 from .core.algorithm import outer_iteration as outer_iteration
 from .core.autograd import Autograd as Autograd
 from .core.finite_difference import FiniteDifference as FiniteDifference
-from .core.inner import ascend as ascend
 from .core.objective import OuterGradient as OuterGradient
 from .core.objective import Phi as Phi
 from .core.objective import outer_gradient as outer_gradient
-from .core.penalty import Penalty as Penalty
+from .core.safeguards import Penalty as Penalty
 from .core.shared_adam import SharedAdam as SharedAdam
 from .core.similarity import Cosine as Cosine
 from .data import *

@@ -27,10 +27,10 @@ from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from ofmu_pl.core.algorithm import ascend
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.derivatives import Engine, Loss
 from ofmu_pl.core.finite_difference import FiniteDifference
-from ofmu_pl.core.inner import ascend
 from ofmu_pl.core.objective import outer_gradient
 from ofmu_pl.core.safeguards import Safeguards
 from ofmu_pl.core.vectors import add_

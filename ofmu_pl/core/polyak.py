@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from ofmu_pl.core.gradient_optimizer import GradientOptimizer
+from ofmu_pl.core.shared_adam import GradientOptimizer
 from ofmu_pl.core.vectors import add_, dot
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ofmu_pl.core.gradient_optimizer import GradientOptimizer
+from ofmu_pl.core.shared_adam import GradientOptimizer
 from ofmu_pl.core.vectors import Vector, add_, dot, norm, scale_, set_gradients
 
 

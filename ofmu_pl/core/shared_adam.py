@@ -14,14 +14,32 @@ gradients: v is the mean of their squares, and the square of the sum of two grad
 other is twice that. A rate that was found for a method of one level is to be divided by sqrt(2).
 """
 
-from collections.abc import Iterable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
-from ofmu_pl.core.gradient_optimizer import GradientOptimizer
+
+class GradientOptimizer(Optimizer):
+    """Moves parameters by the gradients that they have."""
+
+    @abstractmethod
+    def move(self, *args: Any, **given: Any) -> None:
+        """Take one step, without a graph."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None, **given: float) -> Any:
+        """Call the closure, if any, with gradients enabled, take one step, and return what the closure returned."""
+        returned = None
+        if closure is not None:
+            with torch.enable_grad():
+                returned = closure()
+        self.move(**given)
+        return returned
 
 
 class SharedAdam(GradientOptimizer):

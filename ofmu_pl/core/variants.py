@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ofmu_pl.core.algorithm import OuterIteration
+from ofmu_pl.core.algorithm import InnerStep, OuterIteration, Step, ascend
 from ofmu_pl.core.derivatives import Engine, Loss
-from ofmu_pl.core.inner import InnerStep, Step, ascend
 from ofmu_pl.core.objective import outer_gradient
 from ofmu_pl.core.reach import Back
 from ofmu_pl.core.safeguards import Safeguards

@@ -20,8 +20,7 @@ from torch import Tensor
 
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.sampler import batch_indices, evenly
-from ofmu_pl.modules.alike import WIDTH
-from ofmu_pl.modules.levels import Levels
+from ofmu_pl.modules.levels import WIDTH, Levels
 from ofmu_pl.modules.likeness import Likeness
 from ofmu_pl.modules.path import Path
 from ofmu_pl.modules.reader import LOOKED_AT, RowReader, Told, means

@@ -1,14 +1,34 @@
 """Whether forget rows can still be told from held-out rows: by an AUC of their losses, or by what is left to rise."""
 
+import math
 from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from ofmu_pl.data.guessable import OWN, facts_loss
 from ofmu_pl.metrics.bootstrap import LEVEL, least_p
-from ofmu_pl.modules.alike import WIDTH, alike
+from ofmu_pl.modules.levels import WIDTH
 from ofmu_pl.modules.reader import LOOKED_AT, RowReader, Rows, Told
 
+ALIKE_AUC = 0.1
+"""Largest distance of an AUC from 0.5 at which rows are alike; with few rows the AUC's standard error, if larger.
+The 95 % interval of few rows would cover every AUC, and a test that cannot reject must not end a run."""
 StillToRise = Callable[[Rows, Sequence[int]], float]
 """Maps token losses of forget rows, and their numbers, to what they still have to rise, in log-odds."""
+
+
+def alike(forgotten: Sequence[float], held: Sequence[float]) -> tuple[bool, dict[str, float]]:
+    """Whether losses of forget rows are like held-out rows'; the means, and ``AUC = P(held > forget) + P(equal) / 2``.
+
+    >>> alike([1.0, 3.0], [2.0, 2.0])
+    (True, {'forget': 2.0, 'held_out': 2.0, 'auc': 0.5})
+    """
+    ours, theirs = np.array(forgotten), np.array(held)
+    difference = theirs[:, None] - ours
+    auc = float((difference > 0).mean() + (difference == 0).mean() / 2)
+    error = math.sqrt((len(ours) + len(theirs) + 1) / 12 / len(ours) / len(theirs))
+    told = {"forget": float(ours.mean()), "held_out": float(theirs.mean()), "auc": auc}
+    return abs(auc - 0.5) <= max(ALIKE_AUC, error), told
 
 
 class Likeness:

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from ofmu_pl.core.algorithm import Step
 from ofmu_pl.core.derivatives import trainable
-from ofmu_pl.core.inner import Step
 from ofmu_pl.core.polyak import Polyak
 from ofmu_pl.core.safeguards import Safeguards
 from ofmu_pl.core.shared_adam import SharedAdam

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
 from ofmu_pl.core.algorithm import OuterIteration
-from ofmu_pl.core.penalty import Penalty
 from ofmu_pl.core.reach import displaced, share, to_unit_
-from ofmu_pl.core.safeguards import Safeguards
+from ofmu_pl.core.safeguards import Penalty, Safeguards
 from ofmu_pl.core.slope import flatten
 from ofmu_pl.core.variants import Loops, Setting
 from ofmu_pl.core.vectors import Combination, Vector

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ofmu_pl.core.algorithm import outer_iteration
+from ofmu_pl.core.algorithm import ascend, outer_iteration
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.finite_difference import FiniteDifference
-from ofmu_pl.core.inner import ascend
 from ofmu_pl.core.objective import Phi, outer_gradient
 from ofmu_pl.core.safeguards import AS_PRINTED, SAFE
 from ofmu_pl.core.variants import Setting, iteration_from_start

@@ -7,12 +7,13 @@ import pytest
 import torch
 import yaml
 
+from ofmu_pl.core.algorithm import ascend
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.finite_difference import FiniteDifference
-from ofmu_pl.core.inner import ascend
 from ofmu_pl.core.objective import Phi, outer_gradient
-from ofmu_pl.core.safeguards import AS_PRINTED, Safeguards
+from ofmu_pl.core.safeguards import AS_PRINTED, Penalty, Safeguards
 from ofmu_pl.core.variants import Setting, guarded_iteration, iteration_from_start
+from ofmu_pl.support.errors import UserError
 
 ALIGNED = Safeguards(None, None, None, None, aligned_only=True)
 G_F = torch.tensor([1.0, 2.0], dtype=torch.float64)
@@ -76,3 +77,16 @@ def test_the_literal_form_has_none_of_them_on():
     overlay = Path(__file__).parents[2] / "configs/methods/ofmu_literal.yaml"
     assert not any(asdict(AS_PRINTED).values())
     assert yaml.safe_load(overlay.read_text())["model"]["init_args"]["safeguards"] == asdict(AS_PRINTED)
+
+
+def test_geometric_without_cap_overflows_float32_as_the_paper_prints_it():
+    penalty = Penalty(0.3, 1.5)
+    for _ in range(224):
+        penalty.update()
+    assert penalty.rho > 3.4e38
+
+
+@pytest.mark.parametrize("bad", [{"rho_0": -1}, {"gamma": 0.5}, {"cap": 0.1}])
+def test_out_of_range(bad):
+    with pytest.raises(UserError, match="out of range"):
+        Penalty(**bad)

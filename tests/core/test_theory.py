@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 import torch
 
+from ofmu_pl.core.algorithm import ascend
 from ofmu_pl.core.autograd import Autograd
-from ofmu_pl.core.inner import ascend
 from ofmu_pl.core.objective import Phi, outer_gradient
 from ofmu_pl.core.vectors import norm
 

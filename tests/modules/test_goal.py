@@ -14,8 +14,8 @@ from ofmu_pl.data.authors_corpus import corpus
 from ofmu_pl.data.guessable import COPIED, OWN, USUAL
 from ofmu_pl.losses import IGNORED, log_odds
 from ofmu_pl.modules import OFMU, FineTune
-from ofmu_pl.modules.alike import alike
 from ofmu_pl.modules.goal import EVERY, LONGEST_ITERATIONS, Goal
+from ofmu_pl.modules.likeness import alike
 from ofmu_pl.modules.ofmu import RHO_IN_WORDS
 from ofmu_pl.modules.path import Path
 from ofmu_pl.networks import CausalLM
@@ -84,7 +84,7 @@ def test_forget_tokens_get_the_quantiles_of_held_out_tokens_in_the_order_of_thei
 
 
 def test_forget_tokens_end_where_held_out_tokens_are_that_are_as_easy_to_guess(sides, monkeypatch):
-    monkeypatch.setattr("ofmu_pl.modules.alike.ALIKE", 10)  # five groups of ten held-out tokens and eight others
+    monkeypatch.setattr("ofmu_pl.modules.levels.ALIKE", 10)  # five groups of ten held-out tokens and eight others
     ease = {"forget": torch.arange(N).flip(0).double(), "holdout": (torch.arange(H) * 7 % H).double()}
     goal = begun(sides, expected=lambda stream, rows: [ease[stream][i : i + 1].numpy() for i in rows])
     held = sides.loss["holdout"].flatten()

@@ -13,10 +13,9 @@ import yaml
 from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from ofmu_pl.core.algorithm import outer_iteration
+from ofmu_pl.core.algorithm import ascend, outer_iteration
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.finite_difference import STEPS
-from ofmu_pl.core.inner import ascend
 from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.safeguards import SAFE
 from ofmu_pl.core.shared_adam import SharedAdam
