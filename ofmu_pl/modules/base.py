@@ -55,7 +55,7 @@ class UnlearningModule(pl.LightningModule, ABC):
         optimizer: Makes the optimizer of the parameters (the paper's experiments: AdamW at 1e-5); a ``class_path`` in
             files.
         scheduler: Makes the scheduler of the optimizer, stepped once per outer iteration; ``null``: constant rate.
-        gradient_clip: Largest norm of the gradient that the optimizer gets; ``null``: as it is.
+        gradient_clip: Largest norm of the gradient that the optimizer gets (OFMU: of g_r in it); ``null``: as it is.
         micro_batch_size: Samples differentiated at a time, with the same result as all at once; ``null``: all. It is
             halved automatically where a GPU's memory does not suffice.
         stop_at: ``holdout``: end the run where forgotten rows can no longer be told from held-out ones and retain rows
@@ -218,7 +218,11 @@ class UnlearningModule(pl.LightningModule, ABC):
         try:
             gradient, scalars = self.iterate(batch)
             self._share_statistics()
-            check_direction(gradient, scalars, self.gradient_clip, self.recipe.uniform_loss(self.trained))
+            check_direction(gradient, scalars, self.recipe.uniform_loss(self.trained))
+            if self.gradient_clip is not None:
+                size = self.clipped_norm(scalars)
+                scalars["gradient_clipped"] = float(size > self.gradient_clip)
+                scale_(gradient, min(1.0, self.gradient_clip / size) if size else 1.0)
             self.weights_changed()
             self.descend(gradient, **self.step_arguments(scalars))
         except (ZeroDivisionError, Runaway) as error:
@@ -317,6 +321,10 @@ class UnlearningModule(pl.LightningModule, ABC):
         if statistics:
             ranks.sum_(statistics)
             scale_(statistics, 1 / ranks.size)
+
+    def clipped_norm(self, scalars: dict[str, float]) -> float:
+        """The norm that ``gradient_clip`` bounds, of what an iteration measured: that of the whole direction."""
+        return scalars["gradient_norm"]
 
     def step_arguments(self, scalars: dict[str, float]) -> dict[str, float]:
         """What the optimizer's step needs beside the gradient, of what the iteration measured."""

@@ -280,6 +280,11 @@ class OFMU(UnlearningModule):
         if self.lower.path is not None:
             self.lower.path.skip()
 
+    def clipped_norm(self, scalars: dict[str, float]) -> float:
+        """|g_r|, so that a penalty in the direction takes nothing from the gradient that keeps utility."""
+        whole = super().clipped_norm(scalars)
+        return scalars.get("grad_L_r", whole) if self.upper.acts_in_loops else whole
+
     def step_arguments(self, scalars: dict[str, float]) -> dict[str, float]:
         """What the outer step needs of these."""
         return self.stepper.outer_arguments(scalars)

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from ofmu_pl.core.derivatives import trainable
-from ofmu_pl.core.vectors import Vector, clip_, norm, zeros_like
+from ofmu_pl.core.vectors import Vector, norm, zeros_like
 from ofmu_pl.support.errors import DivergedError, UserError
 from ofmu_pl.support.extras import extra
 from ofmu_pl.training.checkpoints import most_advanced
@@ -86,11 +86,11 @@ def _is_bitsandbytes(optimizer: Optimizer) -> bool:
     return type(optimizer).__module__.startswith("bitsandbytes")
 
 
-def check_direction(gradient: Vector, scalars: dict[str, float], clip: float | None, uniform: float) -> None:
+def check_direction(gradient: Vector, scalars: dict[str, float], uniform: float) -> None:
     """Require, before the step, finite losses, a finite direction, and a retain loss that a model can still have.
 
-    The gradient is clipped in place, and its norm before clipping is added to the iteration's scalars. A retain loss
-    may be at most three times that of a ``uniform`` guess.
+    The gradient's norm is added to the iteration's scalars. A retain loss may be at most three times that of a
+    ``uniform`` guess.
 
     Raises:
         Runaway: A number is not as required.
@@ -100,7 +100,7 @@ def check_direction(gradient: Vector, scalars: dict[str, float], clip: float | N
             raise Runaway(f"{name} is {value}")
     if scalars.get("L_r", 0.0) > 3 * uniform:
         raise Runaway(f"L_r is {scalars['L_r']:.4g}, three times worse than a uniform guess")
-    scalars["gradient_norm"] = clip_(gradient, clip)
+    scalars["gradient_norm"] = norm(gradient)
     if not math.isfinite(scalars["gradient_norm"]):
         raise Runaway("the gradient is not finite")
 

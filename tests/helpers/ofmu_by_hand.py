@@ -583,7 +583,9 @@ class FixedByHand:
         if self.way is not None:
             self.scalars["retain_rise"] = self.way.note(last[1]["ids"], self.scalars["L_r"])
         self.scalars["gradient_norm"] = direction.norm().item()
-        self.model.go(self.steps.step(clipped(direction, form.gradient_clip), -1, rate))
+        kept = self.scalars.get("grad_L_r", direction.norm().item())
+        bounded = direction if form.gradient_clip is None else direction * min(1.0, form.gradient_clip / kept)
+        self.model.go(self.steps.step(bounded, -1, rate))
         seen = {} if self.way is None else self.way.check(k + 1)[1]
         self.logged.append(self.scalars | seen | {"gradient_evaluations": self.model.work})
 

@@ -69,9 +69,9 @@ class ByHand:
         return loss_f - BETA * s * (s > 0), g_f.detach(), g_r.detach(), s.item()
 
     def outer(self, forget, retain, rho, acts):
-        """The direction of the descent, and the similarity's part of grad Phi."""
+        """The direction of the descent, of which g_r has norm CLIP at most, and the similarity's part of grad Phi."""
         if not acts:
-            return self.grad(self.losses(retain).mean()), 0.0
+            return bounded(self.grad(self.losses(retain).mean())), 0.0
         phi, g_f, g_r, s = self.phi(self.losses(forget).mean(), retain)
         slope = self.grad(phi, True)
         penalty = self.grad(EVERY * rho * (slope @ slope))
@@ -79,7 +79,7 @@ class ByHand:
         self.shares.append((penalty.norm() / g_r.norm()).item())
         if self.clips[-1]:
             penalty *= EVERY * self.penalty_clip / self.shares[-1]
-        return g_r + penalty, slope.detach() - g_f
+        return (g_r + penalty) * min(1.0, CLIP / g_r.norm().item()), slope.detach() - g_f
 
     @property
     def clips(self):
@@ -87,8 +87,7 @@ class ByHand:
         return [self.penalty_clip is not None and share > EVERY * self.penalty_clip for share in self.shares]
 
     def move(self, direction, sign, lr):
-        """Adam with one second moment for both loops and a first one for each, of directions of norm 1 at most."""
-        direction = direction * min(1.0, CLIP / direction.norm().item())
+        """Adam with one second moment for both loops and a first one for each."""
         self.counts[sign] += 1
         self.square = 0.99 * self.square + 0.01 * direction**2
         self.means[sign] = 0.9 * self.means[sign] + 0.1 * direction
@@ -104,8 +103,13 @@ class ByHand:
         before = self.outer(*last, rho, acts) if self.at_start else None
         for forget, retain in zip(batch["forget"][:-1], batch["retain"][:-1], strict=True):
             value = self.phi(self.bent(forget), retain)[0] if acts and not self.at_start else self.bent(forget)
-            self.move(self.grad(value) + (before[1] if before else 0.0), 1, INNER_LR * lr)
+            self.move(bounded(self.grad(value) + (before[1] if before else 0.0)), 1, INNER_LR * lr)
         self.move((before or self.outer(*last, rho, acts))[0], -1, lr)
+
+
+def bounded(direction):
+    """A direction of norm CLIP at most."""
+    return direction * min(1.0, CLIP / direction.norm().item())
 
 
 @pytest.mark.parametrize("outer_at", ["start", "end"])
@@ -145,7 +149,7 @@ class ReachByHand(ByHand):
                 p.add_(d.view_as(p))
 
     def outer(self, forget, retain, rho, acts):
-        g_r = self.grad(self.losses(retain).mean())
+        g_r = bounded(self.grad(self.losses(retain).mean()))
         if not self.beta:
             return g_r, 0.0
         phi, g_f, _, _ = self.phi(self.losses(forget).mean(), retain)
@@ -166,7 +170,7 @@ class ReachByHand(ByHand):
             similar = self.beta and not self.at_start
             direction = self.grad(self.phi(self.bent(forget), retain)[0] if similar else self.bent(forget))
             self.go(there - weights(self))
-            self.move(direction + (before[1] if before else 0.0), 1, INNER_LR * lr)
+            self.move(bounded(direction + (before[1] if before else 0.0)), 1, INNER_LR * lr)
         self.move((before or self.outer(*last, 0.0, True))[0], -1, lr)
 
 
