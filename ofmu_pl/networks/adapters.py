@@ -95,9 +95,13 @@ def require_weights(model: PreTrainedModel) -> None:
 
 
 def keep_trainable(model: nn.Module, pattern: str) -> None:
-    """Freeze every parameter whose name a regular expression does not match anywhere."""
+    """Freeze every parameter whose name a regular expression does not match anywhere; it may not take too long."""
     known = [name for name, p in model.named_parameters() if p.requires_grad]
-    names = _matching("model.network.trainable", pattern, known, re.search)
+    try:
+        with within(f"The expression '{pattern}' in model.network.trainable"):
+            names = [name for name in known if re.search(pattern, name)]
+    except re.error as error:
+        raise UserError(f"model.network.trainable '{pattern}' is no regular expression ({error}).") from error
     if not names:
         example = next(name for name, _ in model.named_parameters())
         raise UserError(
@@ -105,17 +109,6 @@ def keep_trainable(model: nn.Module, pattern: str) -> None:
         )
     for name, p in model.named_parameters():
         p.requires_grad_(name in names)
-
-
-def _matching(
-    option: str, pattern: str, names: list[str], match: Callable[[str, str], re.Match[str] | None]
-) -> list[str]:
-    """The names that a regular expression matches; refused where it is none, or takes too long."""
-    try:
-        with within(f"The expression '{pattern}' in {option}"):
-            return [name for name in names if match(pattern, name)]
-    except re.error as error:
-        raise UserError(f"{option} '{pattern}' is no regular expression ({error}).") from error
 
 
 def is_adapted(model: PreTrainedModel) -> bool:
