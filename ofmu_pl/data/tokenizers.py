@@ -1,7 +1,6 @@
 """Tokenizers as they lie in folders and on the hub, and what names one."""
 
 import copy
-import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from ofmu_pl.support.errors import NotAtHand, UserError, reason
-from ofmu_pl.support.files import read_json
+from ofmu_pl.support.files import read_json, text_hash
 from ofmu_pl.support.hub import model_folder, offline
 from ofmu_pl.support.limits import within
 
@@ -161,4 +160,4 @@ def tokenizer_hash(tokenizer: Tokenizer, facts: Sequence[object] = ()) -> str:
     whole = json.loads(backend.to_str()) if backend else sorted(tokenizer.get_vocab().items())
     special = sorted((name, str(token)) for name, token in tokenizer.special_tokens_map.items())
     cleans = getattr(tokenizer, "clean_up_tokenization_spaces", None)  # how tokens become text again
-    return hashlib.sha256(json.dumps([*facts, special, cleans, whole]).encode()).hexdigest()[:16]
+    return text_hash(json.dumps([*facts, special, cleans, whole]))

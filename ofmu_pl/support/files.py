@@ -255,6 +255,11 @@ def file_hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def text_hash(text: str) -> str:
+    """The first 16 hexadecimal digits of SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def write_json(path: Path, content: object) -> None:
     """Write JSON that strict parsers read: NaN and infinities become null."""
     with replacing(path) as temporary:
