@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from ofmu_pl.networks.rounding import widen
+from ofmu_pl.networks.slices import exchange
 from ofmu_pl.support.errors import UserError, reason
 from ofmu_pl.support.limits import within
 
@@ -94,7 +95,7 @@ def require_weights(model: PreTrainedModel) -> None:
         )
 
 
-def keep_trainable(model: nn.Module, pattern: str) -> None:
+def train_only(model: nn.Module, pattern: str) -> None:
     """Freeze every parameter whose name a regular expression does not match anywhere; it may not take too long."""
     known = [name for name, p in model.named_parameters() if p.requires_grad]
     try:
@@ -183,9 +184,7 @@ def plain_tensors(model: PreTrainedModel) -> tuple[dict[str, Tensor], Callable[[
 def _merged_weight(layer: Any) -> Tensor:
     """The weight of a layer with its adapter added, computed from whole tensors, as ``merged`` does."""
     whole = deepcopy(layer)
-    for module in whole.modules():
-        for name, p in list(module.named_parameters(recurse=False)):
-            setattr(module, name, nn.Parameter(cast(DTensor, p).full_tensor(), requires_grad=False))
+    exchange(whole, lambda _, p: nn.Parameter(cast(DTensor, p).full_tensor(), requires_grad=False))
     widen(whole)
     whole.merge()
     return whole.get_base_layer().weight

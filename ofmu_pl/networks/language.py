@@ -14,14 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreT
 
 from ofmu_pl.core.vectors import is_sharded
 from ofmu_pl.losses import IGNORED, shifted
-from ofmu_pl.networks.adapters import (
-    add_adapters,
-    has_usual_start,
-    keep_trainable,
-    made_from_nothing,
-    merged,
-    plain_name,
-)
+from ofmu_pl.networks.adapters import add_adapters, has_usual_start, made_from_nothing, merged, plain_name, train_only
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.positions import check_readable
 from ofmu_pl.networks.pretrained import buildable, described, load_pretrained, outlined, write_shards
@@ -184,7 +177,7 @@ class CausalLM(Network):
         if self.lora is not None:
             model = add_adapters(model, self.lora)
         if self.trainable is not None:
-            keep_trainable(model, self.trainable)
+            train_only(model, self.trainable)
         if self.base_dtype == "bfloat16" and self.lora is None:  # what never_trained makes
             model.requires_grad_(False)
         if self.activation_checkpointing:

@@ -7,14 +7,7 @@ from pathlib import Path
 import torch
 from huggingface_hub import snapshot_download
 from lightning.pytorch.utilities import rank_zero_warn
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    BitsAndBytesConfig,
-    GenerationConfig,
-    PretrainedConfig,
-    PreTrainedModel,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, PretrainedConfig, PreTrainedModel
 
 from ofmu_pl.networks.adapters import below, must_part, plain_tensors
 from ofmu_pl.networks.slices import INDEX, WEIGHTS, shapes_in, write_rows
@@ -114,7 +107,7 @@ def outlined(path: str, attention: str | None) -> tuple[PreTrainedModel, dict[st
             model = described(str(folder), attention)
         model.config.name_or_path = path
         if (folder / "generation_config.json").is_file():
-            model.generation_config = GenerationConfig.from_dict(read_json(folder / "generation_config.json"))
+            model.generation_config = model.generation_config.from_dict(read_json(folder / "generation_config.json"))
     except Exception:  # the same ones as in load_pretrained, which says what they mean
         return None
     model.tie_weights()
@@ -146,11 +139,9 @@ def described(path: str, attention: str | None) -> PreTrainedModel:
     """Make the model that a folder or the hub has, untrained, from its config.json alone."""
     folder = model_folder(path, "path") or known_shape(path) or Path(path)
     try:
-        config = AutoConfig.from_pretrained(
-            folder if folder.is_dir() else path,
-            local_files_only=folder.is_dir() or offline(),
-            trust_remote_code=False,
-        )
+        known = folder.is_dir()
+        where = folder if known else path
+        config = AutoConfig.from_pretrained(where, local_files_only=known or offline(), trust_remote_code=False)
         with within(f"Making the model that '{path}' describes", more=50.0):
             return AutoModelForCausalLM.from_config(
                 buildable(config), attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
