@@ -88,9 +88,7 @@ class ImageDatasets(OwnImages):
         try:
             return len(rows)  # type: ignore[arg-type]  # most have a length
         except TypeError as error:
-            raise UserError(
-                f"`data.{option}` {type(rows).__name__} has no length: give a map-style data set."
-            ) from error
+            raise UserError(f"`data.{option}` {type(rows).__name__} has no length: give a map-style one.") from error
 
     def _items(self, option: str, numbers: Sequence[int]) -> Iterator[Item]:
         rows = self.datasets[option]

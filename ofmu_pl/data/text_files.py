@@ -138,9 +138,7 @@ class TextFiles(TextDataModule):
         two = {"forget", "retain"} & given.keys()
         chosen = self.forget_rows is not None or self.forget_where is not None
         if "full" in given and two:
-            raise UserError(
-                "You gave `data.full` beside `data.forget` or `data.retain`: give one file of all rows, or two."
-            )
+            raise UserError("You gave `data.full` beside `data.forget` or `data.retain`: give one file of all, or two.")
         if "full" not in given and (len(two) < 2 or chosen):
             raise UserError(
                 "Rows to forget or rows to retain are missing: give both as `data.forget` and `data.retain` alone, or "
@@ -172,9 +170,7 @@ class TextFiles(TextDataModule):
         found = pieces(self.make_tokenizer(), sound, self.max_length)
         for i, own in enumerate(found):
             if len(own[0]["tokens"]) < 2:
-                raise UserError(
-                    f"{rows.place(i)} has one token, of which nothing can be learnt: remove it or join it to another."
-                )
+                raise UserError(f"{rows.place(i)} has one token, which teaches nothing: remove it or join it to more.")
         return Side(name, rows, form, found)
 
 

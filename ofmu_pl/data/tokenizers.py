@@ -137,9 +137,7 @@ def refuse_other_tokens(kind: str, source: str, encoder: Any, template: bool = T
         differs = "chat template"
     else:
         return
-    raise UserError(
-        f"The {kind} '{source}' has another {differs} than this run: give a model that was trained with the same one."
-    )
+    raise UserError(f"The {kind} '{source}' has another {differs} than this run: give one trained with the same.")
 
 
 def _read_by(tokenizer: Tokenizer, text: str) -> tuple[dict[str, int], list[int]]:

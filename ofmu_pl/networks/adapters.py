@@ -105,9 +105,7 @@ def train_only(model: nn.Module, pattern: str) -> None:
         raise UserError(f"model.network.trainable '{pattern}' is no regular expression ({error}).") from error
     if not names:
         example = next(name for name, _ in model.named_parameters())
-        raise UserError(
-            f"model.network.trainable '{pattern}' matches no parameter: give one for names such as '{example}'."
-        )
+        raise UserError(f"model.network.trainable '{pattern}' matches no parameter: match names such as '{example}'.")
     for name, p in model.named_parameters():
         p.requires_grad_(name in names)
 

@@ -164,9 +164,7 @@ class CausalLM(Network):
     def _stored(self, model: PreTrainedModel) -> PreTrainedModel:
         """The model with its frozen matrices as they are kept; after adapters are added, which take a base's type."""
         if self.base_dtype == "bfloat16" and not store_in_bfloat16(model) and self.lora is not None:
-            raise UserError(
-                "The network has no frozen linear layer to keep in bfloat16: leave out model.network.base_dtype."
-            )
+            raise UserError("No frozen linear layer is there to keep in bfloat16: leave out model.network.base_dtype.")
         if self.load_in_4bit:
             keep_differentiable(model)
         return model
@@ -258,9 +256,7 @@ def _one_sentence() -> Iterator[None]:
     except Exception as error:
         lines = str(error).strip().splitlines() or ["no reason given"]
         reason = f"{type(error).__name__}: {lines[-1].strip()}"[:300].rstrip(".")
-        raise UserError(
-            f"The fields under model.network.config make no language model ({reason}): mend them."
-        ) from error
+        raise UserError(f"The fields of model.network.config make no language model ({reason}): mend them.") from error
 
 
 def _on_meta(p: nn.Parameter) -> nn.Parameter:

@@ -126,7 +126,5 @@ def hidden_states(model: PreTrainedModel, batch: Batch, layer: str) -> Tensor:
     finally:
         handle.remove()
     if not kept or not isinstance(kept[0], Tensor) or kept[0].dim() != 3:
-        raise UserError(
-            f"'{layer}' gives no hidden states: set `layer` to one of the network's layers ({_numbered(model)})."
-        )
+        raise UserError(f"'{layer}' gives no hidden states: set `layer` to one that does ({_numbered(model)}).")
     return kept[0]

@@ -206,9 +206,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     with regular(path).open("rb") as file:
         for number, line in enumerate(iter(lambda: file.readline(LARGEST_LINE + 1), b""), start=1):
             if len(line) > LARGEST_LINE:
-                raise UserError(
-                    f"Line {number} of '{path}' has more than {LARGEST_LINE} bytes: give each row a line of its own."
-                )
+                raise UserError(f"Line {number} of '{path}' has more than {LARGEST_LINE} bytes: give one row a line.")
             _check_utf8(path, number, line)
             text = line.removeprefix(BOM_UTF8) if number == 1 else line
             if text.strip():
