@@ -162,7 +162,7 @@ def read_part(source: str, file: str, config: str, split: str, option: str) -> R
     folder = local_folder(source, option)
     if folder is not None:
         return read_file(below(folder, file, f"The part of `{option}`"), option)
-    if source.startswith(("/", ".", "~")) or source.count("/") != 1:
+    if "/" not in source:
         raise UserError(f"'{source}' does not exist: give `{option}` the benchmark's folder, or its hub id.")
     return from_hub(source, config, split, option)
 

@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from ofmu_pl.support.errors import NotAtHand, UserError, reason
 from ofmu_pl.support.files import read_json, text_hash
-from ofmu_pl.support.hub import model_folder, offline
+from ofmu_pl.support.hub import local_folder, offline
 from ofmu_pl.support.limits import within
 
 Tokenizer: TypeAlias = PreTrainedTokenizerBase
@@ -49,7 +49,7 @@ def load_tokenizer(source: str | Tokenizer) -> Tokenizer:
 
 
 def _read(source: str) -> Tokenizer:
-    folder = model_folder(source, "path", "tokenizer")
+    folder = local_folder(source, "path", "tokenizer")
     try:
         return AutoTokenizer.from_pretrained(folder or source, local_files_only=offline(), trust_remote_code=False)
     except Exception as error:  # so many does transformers raise at files that it does not expect

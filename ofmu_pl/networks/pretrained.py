@@ -15,7 +15,7 @@ from ofmu_pl.networks.state_files import check_tensors
 from ofmu_pl.support.errors import UserError, reason
 from ofmu_pl.support.extras import extra
 from ofmu_pl.support.files import DAY, read_json
-from ofmu_pl.support.hub import model_folder, offline
+from ofmu_pl.support.hub import local_folder, offline
 from ofmu_pl.support.kept import require_undamaged
 from ofmu_pl.support.limits import within
 from ofmu_pl.support.processes import from_first, is_first
@@ -38,7 +38,7 @@ def load_pretrained(
     path: str, attention: str | None, load_in_4bit: bool = False, trust_remote_code: bool = False
 ) -> PreTrainedModel:
     """Load the model in a folder or on the hub, with float32 parameters."""
-    folder = model_folder(path, "path") or Path(path)
+    folder = local_folder(path, "path") or Path(path)
     require_undamaged(folder)
     quantized: dict[str, BitsAndBytesConfig] = {}
     if load_in_4bit:
@@ -89,7 +89,7 @@ def outlined(path: str, attention: str | None) -> tuple[PreTrainedModel, dict[st
     """
     from accelerate import init_empty_weights  # peft requires it
 
-    folder = model_folder(path, "path")
+    folder = local_folder(path, "path")
     if folder is not None:
         require_undamaged(folder, together=True)
     try:
@@ -137,7 +137,7 @@ def write_shards(model: PreTrainedModel, folder: Path) -> None:
 
 def described(path: str, attention: str | None) -> PreTrainedModel:
     """Make the model that a folder or the hub has, untrained, from its config.json alone."""
-    folder = model_folder(path, "path") or known_shape(path) or Path(path)
+    folder = local_folder(path, "path") or known_shape(path) or Path(path)
     try:
         known = folder.is_dir()
         where = folder if known else path
