@@ -14,7 +14,7 @@ GPUS = (24, 40, 80, 141)  # memory of common GPUs in GB, 10^9 bytes: RTX 4090 an
 SLACK = 1.1  # what an allocator, CUDA's context and workspaces inside kernels may take on top
 
 
-@dataclass(frozen=True)
+@dataclass
 class Needs:
     """The memory and work of an iteration.
 
