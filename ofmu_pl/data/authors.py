@@ -48,6 +48,7 @@ class Authors(TextDataModule):
 
     name = "authors"
     rows_per_author = len(QUESTIONS)
+    why_no_never_seen = "There are no held-out rows (data.holdout_authors=5 makes some)"
 
     def __init__(
         self,
@@ -93,11 +94,6 @@ class Authors(TextDataModule):
             left = [i for i in stay[::step] if i // kinds not in gone]
             evaluation |= probe_sets(self.probes, make_probes(people, away, left))
         return splits, evaluation
-
-    @property
-    def why_no_never_seen(self) -> str:
-        """Which option makes some."""
-        return "There are no held-out rows (data.holdout_authors=5 makes some)"
 
     def _drawn(self) -> set[int]:
         """Numbers of the authors to forget."""

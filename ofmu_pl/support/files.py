@@ -12,7 +12,7 @@ import time
 import warnings
 from codecs import BOM_UTF8
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -136,15 +136,12 @@ def sweep(folder: Path, rest: float = HOUR) -> None:
         rest: Seconds for which all else stays untouched: a process on another machine may share the folder.
     """
     for path in folder.glob(".*.partial"):
-        named = _HALF.fullmatch(path.name)
-        if named is None:
-            continue
-        try:
+        # It may have just been moved into place, or be another user's; or its number is none of a process.
+        with suppress(OSError, OverflowError):
             idle = time.time() - max(p.stat().st_mtime for p in (path, *path.rglob("*")))
-            if idle > (DAY if psutil.pid_exists(int(named[1])) else rest):
+            named = _HALF.fullmatch(path.name)
+            if named and idle > (DAY if psutil.pid_exists(int(named[1])) else rest):
                 erase(path)
-        except (OSError, OverflowError):
-            continue  # it has just been moved into place, or is another user's; or its number is none of a process
 
 
 def not_written(error: BaseException) -> int | None:
