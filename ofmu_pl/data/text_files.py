@@ -106,9 +106,7 @@ class TextFiles(TextDataModule):
             splits[ALTERNATIVE] = self._other_answers(splits["forget"], forget.form)
         sets: dict[str, list[Row]] = {}
         for name, side in sides.items():
-            asked: list[Row] = []
-            for row in splits[name]:
-                asked += turns_of(row)
+            asked = list(chain.from_iterable(map(turns_of, splits[name])))
             shown = asked if name == "forget" else self.evaluated(asked)
             sets[f"{name}_doc" if side.form == "text" else name] = shown
         if all("paraphrased_question" in row for row in sets.get("forget", [{}])):
