@@ -85,9 +85,9 @@ class Encoder(ABC):
         return self.encode_row({"question": question, "answer": answer})[0]
 
     @property
-    @abstractmethod
     def template_hash(self) -> str:
-        """A hash of everything between text and tokens."""
+        """A hash of everything between text and tokens: without a template of the tokenizer alone."""
+        return tokenizer_hash(self.tokenizer)
 
 
 class PlainEncoder(Encoder):
@@ -128,8 +128,3 @@ class PlainEncoder(Encoder):
                 own.append(labelled(question, answer, self.prompt(question + answer), length, None))
             encoded.append(own)
         return encoded
-
-    @property
-    def template_hash(self) -> str:
-        """A hash of the tokenizer."""
-        return tokenizer_hash(self.tokenizer)
