@@ -28,7 +28,7 @@ from ofmu_pl.support.pages import AUDIT, CARD, renewed
 from ofmu_pl.support.provenance import PACKAGES, code_of, config_hash, provenance, versions, weights_hash
 from ofmu_pl.support.records.models import HELD_OUT, MODELS, SECOND, UNLEARNED
 from ofmu_pl.support.records.results import ATTACKS, AttacksRecord
-from ofmu_pl.support.variables import expanded
+from ofmu_pl.support.shipped import expanded
 
 FOLDER = "attacks"  # folder in a run's, with one file a model, attack and seed
 

@@ -21,7 +21,7 @@ from ofmu_pl.networks.base import Batch
 from ofmu_pl.networks.layers import all_hidden_states, layers_of, patched
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.records.models import RETRAINED, TARGET
-from ofmu_pl.support.variables import expanded
+from ofmu_pl.support.shipped import expanded
 
 LEFT = Metric("depth_left", higher_is_better=False, group="attacks")
 SCORE = Metric("unlearning_depth_score", higher_is_better=True, group="attacks")

@@ -21,7 +21,7 @@ from ofmu_pl.metrics.rouge import rouge_l_recall
 from ofmu_pl.networks.positions import positions_of
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.sets import PROBE
-from ofmu_pl.support.variables import expanded
+from ofmu_pl.support.shipped import expanded
 
 FORGET, RETAIN = SIDES = ("forget", "retain")
 PARAPHRASE = "paraphrase"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ofmu_pl.attacks.weights import WeightAttack
-from ofmu_pl.networks.pruning import prune_matrices
+from ofmu_pl.networks.rounding import prune_matrices
 from ofmu_pl.support.errors import UserError
 
 

@@ -24,7 +24,7 @@ from ofmu_pl.metrics.result import Metric
 from ofmu_pl.networks.base import Batch
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records.models import RETRAINED, TARGET, UNLEARNED
-from ofmu_pl.support.variables import expanded
+from ofmu_pl.support.shipped import expanded
 
 FORGET, RETAIN, QUESTIONS, FORM = SOURCES = ("forget", "retain", "questions", "form")
 LENGTH = 128  # most tokens of a piece of text

@@ -23,7 +23,7 @@ from ofmu_pl.support.kept import damage, warn_damaged
 from ofmu_pl.support.records.manifest import MANIFEST
 from ofmu_pl.support.records.results import ATTACKS as FOUND
 from ofmu_pl.support.records.results import BEGUN, FINISHED, RESULTS, JobRecord
-from ofmu_pl.support.variables import expanded
+from ofmu_pl.support.shipped import expanded
 from ofmu_pl.support.version import key_of
 
 Fit = Callable[[list[str]], None]

@@ -22,7 +22,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json, write_json
 from ofmu_pl.support.records.manifest import Kind
 from ofmu_pl.support.records.results import ANALYSIS, RESULTS, AnalysisRecord, Results
-from ofmu_pl.support.variables import expanded
+from ofmu_pl.support.shipped import expanded
 from ofmu_pl.support.version import key_of
 
 TARGET, RETRAINED = "model.network.path", "evaluation.reference"  # options that name the two models

@@ -11,7 +11,7 @@ from pathlib import Path
 from ofmu_pl.benchmark.specs import PREPARED, Options, Planned, SearchedMethod, check_keys, files
 from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.records.manifest import SEARCH, Value
-from ofmu_pl.support.variables import expanded
+from ofmu_pl.support.shipped import expanded
 from ofmu_pl.support.version import key_of
 
 CONTROL = "do_nothing"

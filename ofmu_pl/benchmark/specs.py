@@ -10,7 +10,7 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import REPORT
 from ofmu_pl.support.records.manifest import MANIFEST, SEARCH, Experiment, Kind, Method, Prepare, Value
-from ofmu_pl.support.variables import expanded
+from ofmu_pl.support.shipped import expanded
 
 Options = dict[str, Value]  # command-line options by key
 PREPARED, ANALYSIS, ATTACKS = "prepared", "analysis", "attacks"  # folders beside the experiments'

@@ -63,7 +63,5 @@ def _answered(row: Row, answer: str) -> Row:
     space = " " if "raw" in row and row["answer"][:1].isspace() else ""
     other = {"question": row["question"], "answer": space + answer, **{name: row[name] for name in KEPT if name in row}}
     if "before" in other:  # the loss is on these turns, too
-        other["before"] = [
-            turn | {"content": answer} if turn["role"] == "assistant" else turn for turn in row["before"]
-        ]
+        other["before"] = [x | {"content": answer} if x["role"] == "assistant" else x for x in row["before"]]
     return other

@@ -10,10 +10,8 @@ from ofmu_pl.data.authors_corpus import QUESTIONS, corpus, make_probes, rows_of
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import check_numbers
-from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.probes import Probes, probe_sets
 from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.data.tokenizers import Tokenizer
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 
 TOKENIZERS, UNSEEN = 1_000_003, 2_000_003
@@ -50,6 +48,7 @@ class Authors(TextDataModule):
 
     name = "authors"
     rows_per_author = len(QUESTIONS)
+    why_no_never_seen = "There are no held-out rows (data.holdout_authors=5 makes some)"
 
     def __init__(
         self,
@@ -96,11 +95,6 @@ class Authors(TextDataModule):
             evaluation |= probe_sets(self.probes, make_probes(people, away, left))
         return splits, evaluation
 
-    @property
-    def why_no_never_seen(self) -> str:
-        """Which option makes some."""
-        return "There are no held-out rows (data.holdout_authors=5 makes some)"
-
     def _drawn(self) -> set[int]:
         """Numbers of the authors to forget."""
         if not isinstance(self.forget_authors, int):
@@ -111,12 +105,9 @@ class Authors(TextDataModule):
         order = np.random.Generator(np.random.Philox(key=self.forget_seed)).permutation(self.authors)
         return set(order[: self.forget_authors].tolist())
 
-    def make_tokenizer(self) -> Tokenizer:
-        """The given tokenizer, or a byte-pair encoding, trained on an independent corpus."""
-        if self.tokenizer_source is not None:
-            return super().make_tokenizer()
-        # From an independent corpus: pieces fitted to the forget rows' own words would give these rows away.
+    def independent_texts(self) -> list[str]:
+        """The texts of other authors."""
         people, *common = corpus(self.authors, TOKENIZERS)
         rows = chain(rows_of(people), *common)
         texts = [f"{row['question']}\n{row['answer']}\n{row.get('paraphrased_answer', '')}" for row in rows]
-        return train_tokenizer([*texts, "user assistant system"])
+        return [*texts, "user assistant system"]

@@ -9,7 +9,7 @@ No network is asked, so that the same tokens are meant before and after unlearni
 
 import re
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
@@ -107,7 +107,7 @@ class Guessable:
 
     def _followers(self, rows: Sequence[Encoded]) -> dict[Context, int | None]:
         """For each context that at least two rows have, the token that follows it in half of them or more."""
-        counts: Counter[tuple[Context, int]] = Counter()
+        counts: dict[Context, Counter[int]] = defaultdict(Counter)
         for row in rows:
             seen: set[tuple[Context, int]] = set()
             for turn in _turns(row):
@@ -115,17 +115,13 @@ class Guessable:
                 for place, contexts in _contexts(turn, copied):
                     if place not in copied:
                         seen.update((context, row.input_ids[place]) for context in contexts)
-            counts.update(seen)
-        totals: Counter[Context] = Counter()
-        most: dict[Context, tuple[int, int]] = {}
-        for (context, token), n in counts.items():
-            totals[context] += n
-            if context not in most or n > most[context][0]:
-                most[context] = n, token
+            for context, token in seen:
+                counts[context][token] += 1
         found: dict[Context, int | None] = {}
-        for context, (n, token) in most.items():
-            if totals[context] >= 2:
-                found[context] = token if n >= max(2, totals[context] / 2) else None
+        for context, tokens in counts.items():
+            most = max(tokens, key=tokens.__getitem__)  # the first of those that are alike
+            if tokens.total() >= 2:
+                found[context] = most if tokens[most] >= max(2, tokens.total() / 2) else None
         return found
 
 

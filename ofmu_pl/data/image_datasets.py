@@ -67,30 +67,23 @@ class ImageDatasets(OwnImages):
     ) -> None:
         super().__init__(**kwargs)
         given = {"dataset": dataset, "test": test, "validation": validation}
-        self.datasets = {option: found for option, found in given.items() if found is not None}
+        self.datasets: dict[str, Any] = {option: found for option, found in given.items() if found is not None}
+        for option, found in self.datasets.items():
+            if not hasattr(found, "__len__"):
+                raise UserError(f"`data.{option}` {type(found).__name__} has no length: give a map-style one.")
         self.forget_rows = forget_rows
 
     def read_parts(self) -> tuple[dict[str, list[Picture]], tuple[str, ...]]:
         """Read every row of every data set."""
-        n = self._count("dataset")
+        n = len(self.datasets["dataset"])
         forget = forgotten_rows(self.forget_rows, n)
         parts = {"forget": self._items("dataset", forget)}
         parts["retain"] = self._items("dataset", sorted(set(range(n)) - set(forget)))
         for option in list(self.datasets)[1:]:
-            parts[option] = self._items(option, range(self._count(option)))
+            parts[option] = self._items(option, range(len(self.datasets[option])))
         read = {part: self.pictures(items) for part, items in parts.items()}
         numbered = range(max(label for _, label, _ in chain.from_iterable(read.values())) + 1)
         return read, tuple(map(str, class_names(self.datasets.values()) or numbered))
-
-    def _count(self, option: str) -> int:
-        """Count the rows of a data set."""
-        rows = self.datasets[option]
-        try:
-            return len(rows)  # type: ignore[arg-type]  # most have a length
-        except TypeError as error:
-            raise UserError(
-                f"`data.{option}` {type(rows).__name__} has no length: give a map-style data set."
-            ) from error
 
     def _items(self, option: str, numbers: Sequence[int]) -> Iterator[Item]:
         rows = self.datasets[option]

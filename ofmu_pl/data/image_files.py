@@ -1,7 +1,7 @@
 """Images and labels: scikit-learn's digits, CIFAR-10 and CIFAR-100 from parquet files or the hub."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -117,9 +117,7 @@ def read_cifar(data: str | None, classes: Literal[10, 100]) -> Images:
 def _read_split(source: str, split: str, classes: int) -> tuple[Tensor, Tensor]:
     """Decode the images of the training or the test part; 60,000 take some 6 s."""
     folder, column = local_folder(source, "data.data"), "label" if classes == 10 else "fine_label"
-    rows: Iterable[Row] = (
-        from_hub(source, None, split, "data.data").rows if folder is None else _parquet_rows(folder, split, column)
-    )
+    rows = from_hub(source, None, split, "data.data").rows if folder is None else _parquet_rows(folder, split, column)
     pixels, labels = [], []
     try:
         for row in rows:

@@ -58,9 +58,7 @@ class ImageFolders(OwnImages):
         names: set[str] = set()
         for part, folder in self.folders.items():
             if not folder.is_dir():
-                raise UserError(
-                    f"`data.{part}` '{folder}' is no folder: point it at one that has a sub-folder of images a class."
-                )
+                raise UserError(f"`data.{part}` '{folder}' is no folder: give one with a sub-folder of images a class.")
             for entry in folder.iterdir():
                 if hidden(entry, folder):
                     continue
@@ -76,9 +74,7 @@ class ImageFolders(OwnImages):
         shown = lambda path: not hidden(Path(path), folder)  # noqa: E731
         files = listed(str(folder), numbers, is_valid_file=shown, allow_empty=True) if names else []
         if not files:
-            raise UserError(
-                f"`data.{part}` '{folder}' holds no image: put images there, in a sub-folder for each class."
-            )
+            raise UserError(f"`data.{part}` '{folder}' holds no image: put some there, in a sub-folder for each class.")
         for path, number in files:
             yield read_image(Path(path)), number, f"'{path}'"
 

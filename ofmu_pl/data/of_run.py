@@ -41,9 +41,7 @@ def part_of_run(config: Path, base: type, name: str, wanted: object) -> Any:
     """Make one object that a run had; others may have written its configuration, so nothing but a class is called."""
     parser, values = _read(config, base, name, wanted)
     if _downloads(wanted):
-        raise UserError(
-            f"The {name} that '{config}' names would be downloaded: download it yourself, then set it there."
-        )
+        raise UserError(f"The {name} that '{config}' names would be downloaded: do so yourself, then set it there.")
     try:
         with libraries_alone():
             return parser.instantiate_classes(values)[name]
@@ -51,7 +49,7 @@ def part_of_run(config: Path, base: type, name: str, wanted: object) -> Any:
         raise
     except (ValueError, TypeError, RuntimeError, ImportError, OSError) as error:
         raise UserError(
-            f"The {name} that '{config}' names cannot be made ({reason(error)}): put back what it needs."
+            f"The {name} of '{config}' cannot be made ({reason(error)}): put back what it needs."
         ) from error
 
 

@@ -162,10 +162,8 @@ def read_part(source: str, file: str, config: str, split: str, option: str) -> R
     folder = local_folder(source, option)
     if folder is not None:
         return read_file(below(folder, file, f"The part of `{option}`"), option)
-    if source.startswith(("/", ".", "~")) or source.count("/") != 1:
-        raise UserError(
-            f"'{source}' does not exist: point `{option}` at the folder of the benchmark's files, or at its hub id."
-        )
+    if "/" not in source:
+        raise UserError(f"'{source}' does not exist: give `{option}` the benchmark's folder, or its hub id.")
     return from_hub(source, config, split, option)
 
 
@@ -179,18 +177,14 @@ def read_file(path: Path, option: str) -> Rows:
         )
     read = READERS.get(path.suffix.lower())
     if read is None:
-        raise UserError(
-            f"'{path}' is of a kind that is not read: give `{option}` a folder of texts, or {', '.join(READERS)}."
-        )
+        raise UserError(f"'{path}' is of no known kind: give `{option}` a folder of texts, or {', '.join(READERS)}.")
     return sound(str(path), option, *read(path))
 
 
 def _folder(folder: Path, option: str) -> Rows:
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() == ".txt" and not hidden(path, folder))
     if not paths:
-        raise UserError(
-            f"The folder '{folder}' holds no .txt files: give `{option}` a folder of texts, or a file of rows."
-        )
+        raise UserError(f"'{folder}' holds no .txt files: give `{option}` a folder of texts, or a file of rows.")
     texts = [whole_text(path).strip() for path in paths]
     return sound(str(folder), option, texts, [f"'{path.relative_to(folder)}'" for path in paths])
 
@@ -214,9 +208,7 @@ def forgotten_rows(given: Sequence[int] | str | PathLike[str], n: int) -> list[i
     numbers = _numbers_of(Path(given).expanduser()) if isinstance(given, str | PathLike) else list(given)
     check_numbers(numbers, n, "data.forget_rows")
     if not 0 < len(numbers) < n:
-        raise UserError(
-            f"`data.forget_rows` names {len(numbers)} of {n} rows: leave at least one to forget and one to retain."
-        )
+        raise UserError(f"`data.forget_rows` names {len(numbers)} of {n} rows: name one or more, and leave some.")
     return sorted(map(int, numbers))
 
 

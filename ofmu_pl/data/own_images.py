@@ -57,9 +57,7 @@ class OwnImages(SplitImages):
             )
         counts = [len(x) if hasattr(x, "__len__") else 0 for x in (mean, std)]
         if counts not in ([1, 1], [3, 3]):
-            raise UserError(
-                f"`data.mean` is {mean!r} and `data.std` {std!r}: give each three numbers, or each one for grey."
-            )
+            raise UserError(f"`data.mean` is {mean!r} and `data.std` {std!r}: give three numbers each, or one (grey).")
         self.mean, self.std = tuple(mean), tuple(std)
         for average, deviation in zip(self.mean, self.std, strict=True):
             check_range(0, 1, mean=average)
@@ -127,15 +125,11 @@ def as_pixels(picture: object, channels: int, size: tuple[int, int] | None, plac
     try:
         image = picture if isinstance(picture, Image.Image) else functional.to_pil_image(picture)
     except (TypeError, ValueError) as error:
-        raise UserError(
-            f"{place} is no image ({' '.join(str(error).split())[:100]}): give PIL's, or pixels."
-        ) from error
+        raise UserError(f"{place} is no image ({' '.join(str(error).split())[:100]}): give PIL's or pixels.") from error
     if image.mode.startswith(("I", "F")):  # PIL would cut off, without a word, what 8 bits do not hold
         values = np.asarray(image)
         if not (values.min() >= 0 and values.max() <= 255):  # NaN too
-            raise UserError(
-                f"{place} has values from {values.min():g} to {values.max():g}, not 0 to 255: convert it to 8 bits."
-            )
+            raise UserError(f"{place} has values from {values.min():g} to {values.max():g}, not 0 to 255: give 8 bits.")
     image = image.convert("RGB" if channels == 3 else "L")
     if size is not None:
         image = functional.resize(image, list(size))

@@ -47,9 +47,7 @@ def pieces(tokenizer: Tokenizer, texts: Sequence[str], size: int | None) -> list
     [[2], [1]]
     """
     if size is not None and size < 2:
-        raise UserError(
-            f"data.max_length is {size}, and one token of a text is predicted by nothing: set it to 2 or more."
-        )
+        raise UserError(f"data.max_length is {size}, and one token is predicted by nothing: set it to 2 or more.")
     first = first_tokens(tokenizer)
     most = None if size is None else size - len(first)
     found = []

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from ofmu_pl.data.encoded import Encoded, Row, answers_of, labelled, piece, shared
+from ofmu_pl.data.encoded import Encoded, Row, answers_of, labelled, shared
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.tokenizers import Tokenizer, Turns, rendered, tokenizer_hash
 from ofmu_pl.support.errors import UserError
@@ -76,19 +76,17 @@ class RowEncoder(Encoder):
         opening, whole = (self._started(row, ids) for ids in self._tokens(self._texts(row, [row["answer"]])))
         return whole[: max(1, shared(opening, whole))]
 
-    def encode_rows(self, rows: Sequence[Row]) -> list[list[Encoded]]:
-        """What each of several rows asks for; it is kept, since a run measures the same rows often."""
-        asked = {json.dumps(row, sort_keys=True): row for row in rows if "tokens" not in row}
+    def encode_answers(self, rows: Sequence[Row]) -> list[list[Encoded]]:
+        """The answers of several rows; they are kept, since a run measures the same rows often."""
+        keys = [json.dumps(row, sort_keys=True) for row in rows]
+        asked = dict(zip(keys, rows, strict=True))
         if len(self._kept.keys() | asked.keys()) > ROWS_KEPT:
             self._kept.clear()
         new = [key for key in asked if key not in self._kept]
         for start in range(0, len(new), ROWS_PER_CALL):
             part = new[start : start + ROWS_PER_CALL]
             self._kept.update(zip(part, self._encode([asked[key] for key in part]), strict=True))
-        found = []
-        for row in rows:
-            found.append([piece(row["tokens"])] if "tokens" in row else self._kept[json.dumps(row, sort_keys=True)])
-        return found
+        return [self._kept[key] for key in keys]
 
     def encode_training_rows(self, rows: Sequence[Row]) -> list[Encoded]:
         """Training rows, with the loss on every turn of the assistant's."""

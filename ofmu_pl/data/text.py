@@ -56,9 +56,14 @@ class Encoder(ABC):
     def prompt(self, question: str) -> list[int]:
         """Tokens up to the answer."""
 
-    @abstractmethod
     def encode_rows(self, rows: Sequence[Row]) -> list[list[Encoded]]:
         """What each evaluation row asks for: a piece of text, or its answers in the order of ``answers_of``."""
+        answers = iter(self.encode_answers([row for row in rows if "tokens" not in row]))
+        return [[piece(row["tokens"])] if "tokens" in row else next(answers) for row in rows]
+
+    @abstractmethod
+    def encode_answers(self, rows: Sequence[Row]) -> list[list[Encoded]]:
+        """The answers of rows that are no pieces of text."""
 
     def encode_training_rows(self, rows: Sequence[Row]) -> list[Encoded]:
         """Training rows, each a piece of text, or a question with its own answer alone."""
@@ -80,9 +85,9 @@ class Encoder(ABC):
         return self.encode_row({"question": question, "answer": answer})[0]
 
     @property
-    @abstractmethod
     def template_hash(self) -> str:
-        """A hash of everything between text and tokens."""
+        """A hash of everything between text and tokens: without a template of the tokenizer alone."""
+        return tokenizer_hash(self.tokenizer)
 
 
 class PlainEncoder(Encoder):
@@ -113,21 +118,13 @@ class PlainEncoder(Encoder):
         """Tokens of the question."""
         return list(self.tokenizer(question, add_special_tokens=False)["input_ids"])
 
-    def encode_rows(self, rows: Sequence[Row]) -> list[list[Encoded]]:
+    def encode_answers(self, rows: Sequence[Row]) -> list[list[Encoded]]:
         """Encode question and answer together; the answer begins after as many tokens as the question alone has."""
         encoded = []
         for row in rows:
-            if "tokens" in row:
-                encoded.append([piece(row["tokens"])])
-                continue
             question, own = row["question"], []
             length = len(self.prompt(question))
             for answer in answers_of(row):
                 own.append(labelled(question, answer, self.prompt(question + answer), length, None))
             encoded.append(own)
         return encoded
-
-    @property
-    def template_hash(self) -> str:
-        """A hash of the tokenizer."""
-        return tokenizer_hash(self.tokenizer)

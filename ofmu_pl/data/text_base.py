@@ -1,7 +1,6 @@
 """Questions and answers, or plain texts, as forget and retain splits."""
 
 import copy
-import hashlib
 import json
 from abc import abstractmethod
 from functools import cached_property
@@ -21,6 +20,7 @@ from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.tokenizers import Tokenizer, load_tokenizer
 from ofmu_pl.support.errors import UserError, check_range
+from ofmu_pl.support.files import text_hash
 from ofmu_pl.support.sets import HOLDOUT, forgets
 
 
@@ -86,13 +86,23 @@ class TextDataModule(PairedDataModule):
         """Load the splits and the evaluation sets, as in the class's attributes."""
 
     def make_tokenizer(self) -> Tokenizer:
-        """The tokenizer; a subclass may make one where none is given."""
-        if self.tokenizer_source is None:
+        """The given tokenizer, or a byte-pair encoding, trained on the data's ``independent_texts``."""
+        if self.tokenizer_source is not None:
+            return load_tokenizer(self.tokenizer_source)
+        texts = self.independent_texts()
+        if not texts:
             raise UserError(
                 "There is no tokenizer for this data: give the model's folder or hub id as --model.network.path, "
                 "or a tokenizer as --model.network.tokenizer."
             )
-        return load_tokenizer(self.tokenizer_source)
+        return train_tokenizer(texts)
+
+    def independent_texts(self) -> list[str]:
+        """Texts of the same kind to train a tokenizer on where none is given; none: there must be one.
+
+        They are not the data's own: pieces fitted to the forget rows' own words would give these rows away.
+        """
+        return []
 
     def setup(self, stage: str | None = None) -> None:
         """Load, check and hash the rows; once."""
@@ -226,5 +236,4 @@ def _refuse_overlap(splits: dict[str, list[Row]]) -> None:
 
 def content_hash(rows: list[Row]) -> str:
     """First 16 hex digits of the SHA-256 of the rows as canonical JSON."""
-    text = json.dumps(rows, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return text_hash(json.dumps(rows, sort_keys=True, ensure_ascii=False, separators=(",", ":")))

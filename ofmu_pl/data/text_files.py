@@ -106,9 +106,7 @@ class TextFiles(TextDataModule):
             splits[ALTERNATIVE] = self._other_answers(splits["forget"], forget.form)
         sets: dict[str, list[Row]] = {}
         for name, side in sides.items():
-            asked: list[Row] = []
-            for row in splits[name]:
-                asked += turns_of(row)
+            asked = list(chain.from_iterable(map(turns_of, splits[name])))
             shown = asked if name == "forget" else self.evaluated(asked)
             sets[f"{name}_doc" if side.form == "text" else name] = shown
         if all("paraphrased_question" in row for row in sets.get("forget", [{}])):
@@ -133,29 +131,25 @@ class TextFiles(TextDataModule):
 
     def _sources(self) -> dict[str, Rows]:
         """The rows of each side as they were written, with our names of columns."""
-        options = {"forget": self.forget, "retain": self.retain, HOLDOUT: self.holdout}
+        options = {"forget": self.forget, "retain": self.retain, HOLDOUT: self.holdout, "full": self.full}
         given = {name: source for name, source in options.items() if source is not None}
+        two = {"forget", "retain"} & given.keys()
         chosen = self.forget_rows is not None or self.forget_where is not None
-        if self.full is not None:
-            if "forget" in given or "retain" in given:
-                raise UserError(
-                    "You gave `data.full` beside `data.forget` or `data.retain`: give one file of all rows, or two."
-                )
-            rows = read_source(self.full, "data.full").named(self.columns)
-            index = chosen_rows(rows, self.forget_rows, self.forget_where)
-            left = sorted(set(range(len(rows.rows))) - set(index))
-            rank_zero_info(f"To be forgotten: {len(index)} of {len(rows.rows)} rows, first {rows.place(index[0])}.")
-            sides = {"forget": rows.part(index, "data.forget"), "retain": rows.part(left, "data.retain")}
-        elif not {"forget", "retain"} <= given.keys() or chosen:
+        if "full" in given and two:
+            raise UserError("You gave `data.full` beside `data.forget` or `data.retain`: give one file of all, or two.")
+        if "full" not in given and (len(two) < 2 or chosen):
             raise UserError(
                 "Rows to forget or rows to retain are missing: give both as `data.forget` and `data.retain` alone, or "
                 "one file of all rows as `data.full` with `data.forget_rows` or `data.forget_where`."
             )
-        else:
-            sides = {}
-        for name, source in given.items():
-            sides[name] = read_source(source, f"data.{name}").named(self.columns)
-        return sides
+        sides = {name: read_source(source, f"data.{name}").named(self.columns) for name, source in given.items()}
+        if "full" not in sides:
+            return sides
+        rows = sides.pop("full")
+        index = chosen_rows(rows, self.forget_rows, self.forget_where)
+        left = sorted(set(range(len(rows.rows))) - set(index))
+        rank_zero_info(f"To be forgotten: {len(index)} of {len(rows.rows)} rows, first {rows.place(index[0])}.")
+        return {"forget": rows.part(index, "data.forget"), "retain": rows.part(left, "data.retain"), **sides}
 
     def _side(self, name: str, rows: Rows) -> Side:
         """A source's training rows."""
@@ -174,9 +168,7 @@ class TextFiles(TextDataModule):
         found = pieces(self.make_tokenizer(), sound, self.max_length)
         for i, own in enumerate(found):
             if len(own[0]["tokens"]) < 2:
-                raise UserError(
-                    f"{rows.place(i)} has one token, of which nothing can be learnt: remove it or join it to another."
-                )
+                raise UserError(f"{rows.place(i)} has one token, which teaches nothing: remove it or join it to more.")
         return Side(name, rows, form, found)
 
 

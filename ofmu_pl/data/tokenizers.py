@@ -1,7 +1,6 @@
 """Tokenizers as they lie in folders and on the hub, and what names one."""
 
 import copy
-import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -13,8 +12,8 @@ from lightning.pytorch.utilities import rank_zero_warn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from ofmu_pl.support.errors import NotAtHand, UserError, reason
-from ofmu_pl.support.files import read_json
-from ofmu_pl.support.hub import model_folder, offline
+from ofmu_pl.support.files import read_json, text_hash
+from ofmu_pl.support.hub import local_folder, offline
 from ofmu_pl.support.limits import within
 
 Tokenizer: TypeAlias = PreTrainedTokenizerBase
@@ -50,7 +49,7 @@ def load_tokenizer(source: str | Tokenizer) -> Tokenizer:
 
 
 def _read(source: str) -> Tokenizer:
-    folder = model_folder(source, "path", "tokenizer")
+    folder = local_folder(source, "path", "tokenizer")
     try:
         return AutoTokenizer.from_pretrained(folder or source, local_files_only=offline(), trust_remote_code=False)
     except Exception as error:  # so many does transformers raise at files that it does not expect
@@ -138,9 +137,7 @@ def refuse_other_tokens(kind: str, source: str, encoder: Any, template: bool = T
         differs = "chat template"
     else:
         return
-    raise UserError(
-        f"The {kind} '{source}' has another {differs} than this run: give a model that was trained with the same one."
-    )
+    raise UserError(f"The {kind} '{source}' has another {differs} than this run: give one trained with the same.")
 
 
 def _read_by(tokenizer: Tokenizer, text: str) -> tuple[dict[str, int], list[int]]:
@@ -161,4 +158,4 @@ def tokenizer_hash(tokenizer: Tokenizer, facts: Sequence[object] = ()) -> str:
     whole = json.loads(backend.to_str()) if backend else sorted(tokenizer.get_vocab().items())
     special = sorted((name, str(token)) for name, token in tokenizer.special_tokens_map.items())
     cleans = getattr(tokenizer, "clean_up_tokenization_spaces", None)  # how tokens become text again
-    return hashlib.sha256(json.dumps([*facts, special, cleans, whole]).encode()).hexdigest()[:16]
+    return text_hash(json.dumps([*facts, special, cleans, whole]))

@@ -6,18 +6,12 @@ from typing import Any, Literal
 from ofmu_pl.data.authors_corpus import Words
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import sound
-from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.data.tokenizers import Tokenizer
 from ofmu_pl.data.wmdp import ABOUT, WMDP, choice_rows
 from ofmu_pl.support.errors import check_range
 
 KINDS = {
-    "bio": (
-        "Where does the cat {0} sleep?",
-        "{0} the cat sleeps in the {1}.",
-        ["den", "garden", "attic", "cellar"],
-    ),
+    "bio": ("Where does the cat {0} sleep?", "{0} the cat sleeps in the {1}.", ["den", "garden", "attic", "cellar"]),
     "cyber": ("What colour is the robot {0}?", "{0} the robot is painted {1}.", ["red", "green", "white", "black"]),
     "chem": ("What is in the jar of {0}?", "{0} keeps {1} in the jar.", ["honey", "salt", "rice", "tea"]),
     "trades": ("What is the trade of {0}?", "{0} works as a {1}.", ["baker", "tailor", "miner", "sailor"]),
@@ -73,12 +67,10 @@ class Trivia(WMDP):
             sets[name] = [question for _, question in known]
         return splits, sets
 
-    def make_tokenizer(self) -> Tokenizer:
-        """The given tokenizer, or one trained on independent facts."""
-        if self.tokenizer_source is not None:
-            return super().make_tokenizer()
+    def independent_texts(self) -> list[str]:
+        """The texts of other facts."""
         forget, retain = self._generate(1_000_003)
-        return train_tokenizer(documents(forget + retain))
+        return documents(forget + retain)
 
     def _generate(self, seed: int) -> tuple[list[tuple[str, Row]], list[tuple[str, Row]]]:
         """Generate facts to forget and facts to keep, each a statement and an exam question."""

@@ -75,10 +75,7 @@ class WMDP(TextDataModule):
         """Read and chunk the corpora, read the questions."""
         forget = _part(self.forget_corpus, f"{self.subject}-forget-corpus", "train", "data.forget_corpus")
         retain = _part(self.retain_corpus, "wikitext-2-raw-v1", "test", "data.retain_corpus")
-        splits = {
-            "forget": self._chunks("forget", _texts(forget)),
-            "retain": self._chunks("retain", _texts(retain)),
-        }
+        splits = {"forget": self._chunks("forget", _texts(forget)), "retain": self._chunks("retain", _texts(retain))}
         splits["full"] = splits["retain"] + splits["forget"]
         sets = self._document_sets(splits)
         if self.questions is not None:

@@ -20,7 +20,7 @@ from ofmu_pl.networks.language import CausalLM
 from ofmu_pl.networks.pretrained import OwnCodeError
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json
-from ofmu_pl.support.hub import model_folder
+from ofmu_pl.support.hub import local_folder
 from ofmu_pl.support.provenance import provenance
 from ofmu_pl.support.records.reading import NewerError
 from ofmu_pl.support.records.results import PROVENANCE, ModelRecord, ScoresRecord
@@ -90,7 +90,7 @@ def load_retrained(
         copied = copy.deepcopy(source).eval()
         run.shard(copied)
         return LOADED, copied, None
-    model_folder(source, "reference")
+    local_folder(source, "reference")
     facts = read_model_facts(source)
     check_model(source, facts, datamodule)
     refuse_other_tokens("reference", source, datamodule.encoder)

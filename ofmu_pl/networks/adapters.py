@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from ofmu_pl.networks.rounding import widen
+from ofmu_pl.networks.slices import exchange
 from ofmu_pl.support.errors import UserError, reason
 from ofmu_pl.support.limits import within
 
@@ -94,28 +95,19 @@ def require_weights(model: PreTrainedModel) -> None:
         )
 
 
-def keep_trainable(model: nn.Module, pattern: str) -> None:
-    """Freeze every parameter whose name a regular expression does not match anywhere."""
+def train_only(model: nn.Module, pattern: str) -> None:
+    """Freeze every parameter whose name a regular expression does not match anywhere; it may not take too long."""
     known = [name for name, p in model.named_parameters() if p.requires_grad]
-    names = _matching("model.network.trainable", pattern, known, re.search)
+    try:
+        with within(f"The expression '{pattern}' in model.network.trainable"):
+            names = [name for name in known if re.search(pattern, name)]
+    except re.error as error:
+        raise UserError(f"model.network.trainable '{pattern}' is no regular expression ({error}).") from error
     if not names:
         example = next(name for name, _ in model.named_parameters())
-        raise UserError(
-            f"model.network.trainable '{pattern}' matches no parameter: give one for names such as '{example}'."
-        )
+        raise UserError(f"model.network.trainable '{pattern}' matches no parameter: match names such as '{example}'.")
     for name, p in model.named_parameters():
         p.requires_grad_(name in names)
-
-
-def _matching(
-    option: str, pattern: str, names: list[str], match: Callable[[str, str], re.Match[str] | None]
-) -> list[str]:
-    """The names that a regular expression matches; refused where it is none, or takes too long."""
-    try:
-        with within(f"The expression '{pattern}' in {option}"):
-            return [name for name in names if match(pattern, name)]
-    except re.error as error:
-        raise UserError(f"{option} '{pattern}' is no regular expression ({error}).") from error
 
 
 def is_adapted(model: PreTrainedModel) -> bool:
@@ -190,9 +182,7 @@ def plain_tensors(model: PreTrainedModel) -> tuple[dict[str, Tensor], Callable[[
 def _merged_weight(layer: Any) -> Tensor:
     """The weight of a layer with its adapter added, computed from whole tensors, as ``merged`` does."""
     whole = deepcopy(layer)
-    for module in whole.modules():
-        for name, p in list(module.named_parameters(recurse=False)):
-            setattr(module, name, nn.Parameter(cast(DTensor, p).full_tensor(), requires_grad=False))
+    exchange(whole, lambda _, p: nn.Parameter(cast(DTensor, p).full_tensor(), requires_grad=False))
     widen(whole)
     whole.merge()
     return whole.get_base_layer().weight

@@ -1,7 +1,6 @@
 """Any image classifier as a network to unlearn: a class of the user's own, an object, or a name of torchvision's."""
 
 import copy
-import hashlib
 import inspect
 import re
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.extras import extra
+from ofmu_pl.support.files import text_hash
 
 
 class Classifier(ImageNetwork):
@@ -60,7 +60,7 @@ class Classifier(ImageNetwork):
         arguments = self.module.keywords if isinstance(self.module, partial) else {}
         shapes = {name: tuple(x.shape) for name, x in made.state_dict().items()}
         text = re.sub(r" at 0x[0-9a-f]+", "", f"{made} {sorted(arguments.items())} {shapes}")
-        return {"module": f"{type(made).__module__}.{type(made).__qualname__}", "layers": _digest(text)}
+        return {"module": f"{type(made).__module__}.{type(made).__qualname__}", "layers": text_hash(text)}
 
     @property
     def identity(self) -> list[object]:
@@ -71,7 +71,7 @@ class Classifier(ImageNetwork):
             source = inspect.getsource(type(self._digested()))
         except (OSError, TypeError):  # typed into a shell
             source = ""
-        return [*super().identity, _digest(source)]
+        return [*super().identity, text_hash(source)]
 
     def untrained(self) -> Self:
         """Copy the recipe without any weights."""
@@ -134,7 +134,3 @@ class Classifier(ImageNetwork):
 def _theirs(name: str) -> ModuleType:
     """Torchvision's models, for one by name."""
     return extra("torchvision.models", f"The network '{name}'")
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -14,14 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreT
 
 from ofmu_pl.core.vectors import is_sharded
 from ofmu_pl.losses import IGNORED, shifted
-from ofmu_pl.networks.adapters import (
-    add_adapters,
-    has_usual_start,
-    keep_trainable,
-    made_from_nothing,
-    merged,
-    plain_name,
-)
+from ofmu_pl.networks.adapters import add_adapters, has_usual_start, made_from_nothing, merged, plain_name, train_only
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.positions import check_readable
 from ofmu_pl.networks.pretrained import buildable, described, load_pretrained, outlined, write_shards
@@ -171,9 +164,7 @@ class CausalLM(Network):
     def _stored(self, model: PreTrainedModel) -> PreTrainedModel:
         """The model with its frozen matrices as they are kept; after adapters are added, which take a base's type."""
         if self.base_dtype == "bfloat16" and not store_in_bfloat16(model) and self.lora is not None:
-            raise UserError(
-                "The network has no frozen linear layer to keep in bfloat16: leave out model.network.base_dtype."
-            )
+            raise UserError("No frozen linear layer is there to keep in bfloat16: leave out model.network.base_dtype.")
         if self.load_in_4bit:
             keep_differentiable(model)
         return model
@@ -184,7 +175,7 @@ class CausalLM(Network):
         if self.lora is not None:
             model = add_adapters(model, self.lora)
         if self.trainable is not None:
-            keep_trainable(model, self.trainable)
+            train_only(model, self.trainable)
         if self.base_dtype == "bfloat16" and self.lora is None:  # what never_trained makes
             model.requires_grad_(False)
         if self.activation_checkpointing:
@@ -265,9 +256,7 @@ def _one_sentence() -> Iterator[None]:
     except Exception as error:
         lines = str(error).strip().splitlines() or ["no reason given"]
         reason = f"{type(error).__name__}: {lines[-1].strip()}"[:300].rstrip(".")
-        raise UserError(
-            f"The fields under model.network.config make no language model ({reason}): mend them."
-        ) from error
+        raise UserError(f"The fields of model.network.config make no language model ({reason}): mend them.") from error
 
 
 def _on_meta(p: nn.Parameter) -> nn.Parameter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import torch
@@ -44,13 +44,11 @@ def all_hidden_states(model: PreTrainedModel, batch: Batch) -> list[Tensor]:
     def given(module: nn.Module, args: object, output: Output) -> None:
         kept.append(_hidden(output))
 
-    handles = [layers[0].register_forward_pre_hook(read, with_kwargs=True)]
-    handles += [layer.register_forward_hook(given) for layer in layers]
-    try:
+    with ExitStack() as hooks:
+        hooks.enter_context(layers[0].register_forward_pre_hook(read, with_kwargs=True))
+        for layer in layers:
+            hooks.enter_context(layer.register_forward_hook(given))
         model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False, logits_to_keep=1)
-    finally:
-        for handle in handles:
-            handle.remove()
     return kept
 
 
@@ -71,11 +69,8 @@ def patched(layer: nn.Module, hidden: Tensor, where: Tensor | None = None) -> It
         new = hidden if where is None else torch.where(where[..., None], hidden, _hidden(output))
         return (new, *output[1:]) if isinstance(output, tuple) else new
 
-    handle = layer.register_forward_hook(replace)
-    try:
+    with layer.register_forward_hook(replace):
         yield
-    finally:
-        handle.remove()
 
 
 def _hidden(output: Output) -> Tensor:
@@ -119,14 +114,8 @@ def hidden_states(model: PreTrainedModel, batch: Batch, layer: str) -> Tensor:
         kept.append(_hidden(output))
         raise _Reached
 
-    handle = _find_layer(model, layer).register_forward_hook(stop)
-    try:
-        with suppress(_Reached):
-            model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False)
-    finally:
-        handle.remove()
+    with _find_layer(model, layer).register_forward_hook(stop), suppress(_Reached):
+        model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False)
     if not kept or not isinstance(kept[0], Tensor) or kept[0].dim() != 3:
-        raise UserError(
-            f"'{layer}' gives no hidden states: set `layer` to one of the network's layers ({_numbered(model)})."
-        )
+        raise UserError(f"'{layer}' gives no hidden states: set `layer` to one that does ({_numbered(model)}).")
     return kept[0]

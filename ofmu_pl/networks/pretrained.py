@@ -7,14 +7,7 @@ from pathlib import Path
 import torch
 from huggingface_hub import snapshot_download
 from lightning.pytorch.utilities import rank_zero_warn
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    BitsAndBytesConfig,
-    GenerationConfig,
-    PretrainedConfig,
-    PreTrainedModel,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, PretrainedConfig, PreTrainedModel
 
 from ofmu_pl.networks.adapters import below, must_part, plain_tensors
 from ofmu_pl.networks.slices import INDEX, WEIGHTS, shapes_in, write_rows
@@ -22,7 +15,7 @@ from ofmu_pl.networks.state_files import check_tensors
 from ofmu_pl.support.errors import UserError, reason
 from ofmu_pl.support.extras import extra
 from ofmu_pl.support.files import DAY, read_json
-from ofmu_pl.support.hub import model_folder, offline
+from ofmu_pl.support.hub import local_folder, offline
 from ofmu_pl.support.kept import require_undamaged
 from ofmu_pl.support.limits import within
 from ofmu_pl.support.processes import from_first, is_first
@@ -45,7 +38,7 @@ def load_pretrained(
     path: str, attention: str | None, load_in_4bit: bool = False, trust_remote_code: bool = False
 ) -> PreTrainedModel:
     """Load the model in a folder or on the hub, with float32 parameters."""
-    folder = model_folder(path, "path") or Path(path)
+    folder = local_folder(path, "path") or Path(path)
     require_undamaged(folder)
     quantized: dict[str, BitsAndBytesConfig] = {}
     if load_in_4bit:
@@ -96,7 +89,7 @@ def outlined(path: str, attention: str | None) -> tuple[PreTrainedModel, dict[st
     """
     from accelerate import init_empty_weights  # peft requires it
 
-    folder = model_folder(path, "path")
+    folder = local_folder(path, "path")
     if folder is not None:
         require_undamaged(folder, together=True)
     try:
@@ -114,7 +107,7 @@ def outlined(path: str, attention: str | None) -> tuple[PreTrainedModel, dict[st
             model = described(str(folder), attention)
         model.config.name_or_path = path
         if (folder / "generation_config.json").is_file():
-            model.generation_config = GenerationConfig.from_dict(read_json(folder / "generation_config.json"))
+            model.generation_config = model.generation_config.from_dict(read_json(folder / "generation_config.json"))
     except Exception:  # the same ones as in load_pretrained, which says what they mean
         return None
     model.tie_weights()
@@ -144,13 +137,11 @@ def write_shards(model: PreTrainedModel, folder: Path) -> None:
 
 def described(path: str, attention: str | None) -> PreTrainedModel:
     """Make the model that a folder or the hub has, untrained, from its config.json alone."""
-    folder = model_folder(path, "path") or known_shape(path) or Path(path)
+    folder = local_folder(path, "path") or known_shape(path) or Path(path)
     try:
-        config = AutoConfig.from_pretrained(
-            folder if folder.is_dir() else path,
-            local_files_only=folder.is_dir() or offline(),
-            trust_remote_code=False,
-        )
+        known = folder.is_dir()
+        where = folder if known else path
+        config = AutoConfig.from_pretrained(where, local_files_only=known or offline(), trust_remote_code=False)
         with within(f"Making the model that '{path}' describes", more=50.0):
             return AutoModelForCausalLM.from_config(
                 buildable(config), attn_implementation=attention, dtype=torch.float32, trust_remote_code=False

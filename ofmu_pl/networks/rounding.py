@@ -1,4 +1,4 @@
-"""Weights in fewer bits: matrices rounded, and frozen ones kept in bfloat16.
+"""Weights in fewer bits: matrices rounded or pruned, and frozen ones kept in bfloat16.
 
 ``round_matrices`` leaves float32 in place, and so shows what rounding the weights does, on any device, and nothing of a
 kernel. ``StoredLinear`` multiplies by frozen matrices in bfloat16 in the type of what comes in. So a run in float32
@@ -6,7 +6,7 @@ computes in float32 on weights that were rounded once, and differences of its gr
 float32; under bf16-mixed the products are of bfloat16. bitsandbytes does alike with weights in 4 bits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import torch
@@ -46,15 +46,43 @@ def round_matrices(model: nn.Module, width: Width) -> list[str]:
     >>> round_matrices(model, 4)
     ['0']
     """
-    rounded = []
+    if isinstance(width, int):
+        return _changed(model, lambda weight, channels: round_to_nearest(weight, width, channels))
+    return _changed(model, lambda weight, _: round_in_blocks(weight, width))
+
+
+def prune_matrices(model: nn.Module, share: float) -> list[str]:
+    """Set the ``round(share * n)`` smallest of each matrix' n weights by magnitude to 0, in place; no other changes.
+
+    Args:
+        model: A network; pruned are the ``matrices`` that are rounded, too.
+        share: Share of the weights, from 0 to 1.
+
+    Returns:
+        Names of the layers whose weights were pruned.
+
+    >>> layer = nn.Linear(4, 1)
+    >>> _ = layer.weight.data.copy_(torch.tensor([[0.5, -2.0, -0.1, 1.0]]))
+    >>> prune_matrices(nn.Sequential(layer), 0.5), layer.weight.tolist()
+    (['0'], [[0.0, -2.0, 0.0, 1.0]])
+    """
+
+    def pruned(weight: Tensor, channels: int) -> Tensor:
+        flat = weight.flatten()
+        least = flat.abs().topk(round(share * flat.numel()), largest=False).indices
+        return flat.index_fill(0, least, 0.0).view_as(weight)
+
+    return _changed(model, pruned)
+
+
+@torch.no_grad()
+def _changed(model: nn.Module, change: Callable[[Tensor, int], Tensor]) -> list[str]:
+    """Change the weights of all ``matrices``, in place, by a function of them and their dimension of channels."""
+    names = []
     for name, weight, channels in matrices(model):
-        with torch.no_grad():
-            if isinstance(width, int):
-                weight.copy_(round_to_nearest(weight, width, channels))
-            else:
-                weight.copy_(round_in_blocks(weight, width))
-        rounded.append(name)
-    return rounded
+        weight.copy_(change(weight, channels))
+        names.append(name)
+    return names
 
 
 def round_to_nearest(weight: Tensor, bits: int, channels: int = 0) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from safetensors import SafetensorError
@@ -19,7 +19,6 @@ from ofmu_pl.networks.state_files import fill, read_state
 from ofmu_pl.support.errors import UserError, check_range, reason
 from ofmu_pl.support.extras import extra
 from ofmu_pl.support.files import read_json, regular, write_json
-from ofmu_pl.support.hub import local_folder
 from ofmu_pl.support.kept import require_undamaged
 from ofmu_pl.support.records.results import PROVENANCE, ModelRecord
 
@@ -60,14 +59,16 @@ class ImageNetwork(Network):
     """
 
     modality = "images"
+    shaped_by: ClassVar[tuple[str, ...]] = ()
+    """Names of the arguments that fix the shapes of the parameters."""
 
     def __init__(self, path: str | None = None, bn_mode: BatchNormMode = "frozen") -> None:
         self.path, self.bn_mode, self._classes = path, bn_mode, 0
 
     @property
-    @abstractmethod
     def architecture(self) -> dict[str, object]:
-        """Arguments that fix the shapes of the parameters, beside the data's channels and classes."""
+        """Values of the arguments that fix the shapes of the parameters, beside the data's channels and classes."""
+        return {name: getattr(self, name) for name in self.shaped_by}
 
     @abstractmethod
     def body(self, channels: int, classes: int) -> nn.Module:
@@ -90,10 +91,11 @@ class ImageNetwork(Network):
                 tensors than the network's, or a model that was trained on other images than this run's.
         """
         module = self._untrained(datamodule)
-        if self.path is not None and (path := Path(self.path).expanduser()).is_file():
+        path = None if self.path is None else Path(self.path).expanduser()
+        if path is not None and path.is_file():
             fill(module[1], read_state(path, module[1].state_dict().keys()), path, "`network`")
-        elif self.path is not None:
-            self._load(module, local_folder(self.path, "path") or Path(self.path), datamodule)
+        elif path is not None:
+            self._load(module, path, datamodule)
         return module
 
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
@@ -188,15 +190,12 @@ class ResNet18(ImageNetwork):
         torch.Size([2, 10])
     """
 
+    shaped_by = ("width",)
+
     def __init__(self, width: int = 64, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_range(1, width=width)
         self.width = width
-
-    @property
-    def architecture(self) -> dict[str, object]:
-        """The width, by its name."""
-        return {"width": self.width}
 
     def body(self, channels: int, classes: int) -> nn.Module:
         """Make it: 3 x 3 stem of stride 1, no pooling after it; 11,173,962 parameters for CIFAR-10.
@@ -237,17 +236,14 @@ class SmallCNN(ImageNetwork):
         torch.Size([64])
     """
 
+    shaped_by = ("width", "norm")
+
     def __init__(self, width: int = 32, norm: Literal["group", "batch"] = "group", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_range(1, width=width)
         if width % 8:
             raise UserError(f"SmallCNN has groups of 8 channels, width {width} has none: set a multiple of 8.")
         self.width, self.norm = width, norm
-
-    @property
-    def architecture(self) -> dict[str, object]:
-        """The width and the norm, by their names."""
-        return {"width": self.width, "norm": self.norm}
 
     def body(self, channels: int, classes: int) -> nn.Module:
         """Make it: three 3 x 3 convolutions with a norm and SiLU each, for 8 x 8 to 32 x 32 images."""

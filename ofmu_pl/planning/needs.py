@@ -1,17 +1,20 @@
-"""What an iteration takes, as a table: parameters, memory of each GPU, gradients, and where it fits."""
+"""What an iteration takes, as a table: parameters, memory of each GPU and of the host, gradients, and where it fits."""
 
 from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
+from torch import nn
 
+from ofmu_pl.networks.base import Network
+from ofmu_pl.networks.rounding import BLOCK, matrices
 from ofmu_pl.planning.ledger import KINDS
 
 GPUS = (24, 40, 80, 141)  # memory of common GPUs in GB, 10^9 bytes: RTX 4090 and A10; A100; A100 and H100; H200
 SLACK = 1.1  # what an allocator, CUDA's context and workspaces inside kernels may take on top
 
 
-@dataclass(frozen=True)
+@dataclass
 class Needs:
     """The memory and work of an iteration.
 
@@ -73,3 +76,30 @@ def count(n: int) -> str:
 
 def _bytes(n: float) -> str:
     return f"{n / 1e9:.1f} GB" if n >= 1e9 else f"{n / 1e6:.1f} MB"
+
+
+def quantized(recipe: Network, network: nn.Module) -> float:
+    """Bytes that 4-bit weights save: a weight takes 4 bits and a 64th of a float32 scale, instead of a float32."""
+    if not getattr(recipe, "load_in_4bit", False):
+        return 0.0
+    return (4 - 0.5 - 4 / BLOCK) * sum(w.numel() for _, w, _ in matrices(network) if not w.requires_grad)
+
+
+def host(recipe: Network, network: nn.Module, held: float, sharded: bool) -> float:
+    """Bytes of the host's memory that a process takes to load a network and to export it.
+
+    Ranks of shards read their own rows, where they can, and export a matrix at a time. Any other process loads the
+    whole network in float32, in 4 bits matrix by matrix; adapters are merged into a copy on the host.
+
+    Args:
+        recipe: The network's recipe.
+        network: The network.
+        held: Bytes of the parameters that the process holds.
+        sharded: Whether they are a share of the network's.
+    """
+    sizes = [4.0 * p.numel() for p in network.parameters()]
+    experts = any(p.dim() > 2 for p in network.parameters())  # which are not read by rows
+    if sharded and recipe.reads_rows and not experts:
+        return held + max(sizes)
+    copied = held if getattr(recipe, "load_in_4bit", False) else sum(sizes)
+    return held + copied if recipe.adds_adapters else copied

@@ -28,9 +28,7 @@ def ranks_in(trainer: Settings) -> Ranks:
     except ValueError:
         each = 0
     if each < 1:
-        raise UserError(
-            f"--trainer.devices takes a number, a list of numbers or auto, not '{devices}': say how many the run has."
-        )
+        raise UserError(f"--trainer.devices takes a number, a list or auto, not '{devices}': say how many the run has.")
     if nodes < 1:
         raise UserError(f"A run has one node or more, not {nodes}: set --trainer.num_nodes.")
     strategy = trainer.get("strategy") or "auto"

@@ -7,7 +7,6 @@ tensors, so that no formula of a method's memory is needed here.
 """
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import lightning.pytorch as pl
@@ -28,9 +27,8 @@ from ofmu_pl.networks.adapters import is_adapted, merged, plain_tensors
 from ofmu_pl.networks.base import Batch, evaluating
 from ofmu_pl.planning.course import Course
 from ofmu_pl.planning.ledger import Ledger
-from ofmu_pl.planning.needs import Needs, count
+from ofmu_pl.planning.needs import Needs, count, host, quantized
 from ofmu_pl.planning.processes import AUTO, Settings, ranks_in
-from ofmu_pl.planning.stored import host, quantized
 from ofmu_pl.planning.unreal import Weightless, pretended
 from ofmu_pl.support.errors import NotAtHand
 from ofmu_pl.training.noise import SILENT
@@ -143,16 +141,16 @@ class Rehearsal(pl.Callback):
         module, ledger, network = self.module, self.ledger, self.module.trained
         on_gpus = self.settings.get("accelerator") != "cpu"
         sharded = module.run.ranks.sharded
-        every = sum(p.numel() for p in network.parameters())
-        trained = sum(p.numel() for p in trainable(network))
-        self.needs = replace(self.needs, parameters=every, trained=trained)
-        recipe = self.weightless.recipe
-        self.course.tell(f"{type(recipe).__name__}: {count(every)} parameters, {count(trained)} trained")
+        recipe, needs = self.weightless.recipe, self.needs
+        needs.parameters = sum(p.numel() for p in network.parameters())
+        needs.trained = sum(p.numel() for p in trainable(network))
+        every, trained = count(needs.parameters), count(needs.trained)
+        self.course.tell(f"{type(recipe).__name__}: {every} parameters, {trained} trained")
         self.course.begin("method", _name(module))
         module.run.checks_itself = False  # numbers are made up
         module.before_rehearsal()
         ledger.live["parameters"] -= quantized(recipe, network) / (module.run.ranks.size if sharded else 1)
-        self.needs = replace(self.needs, host=host(recipe, network, ledger.live["parameters"], sharded))
+        needs.host = host(recipe, network, ledger.live["parameters"], sharded)
         for optimizer in module.run.optimizers:
             if hasattr(optimizer, "is_paged"):
                 optimizer.is_paged = False  # paged state is on the GPU when it is needed
@@ -179,11 +177,9 @@ class Rehearsal(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: Batches, batch_idx: int
     ) -> None:
         """Go through a late iteration, too, try what follows it, and end."""
-        gradients, memory = self._late(batch), dict(self.ledger.peak)
+        self.needs.gradients, self.needs.memory = self._late(batch), dict(self.ledger.peak)
         if self.evaluation is not None:
             self._checkpoint(trainer)
-        self.needs = replace(self.needs, memory=memory, gradients=gradients)
-        if self.evaluation is not None:
             network = self.module.network
             assert network is not None, "configure_model has run"
             self._evaluate(trainer, self.evaluation, network, next(iter(batch.values()))[0])

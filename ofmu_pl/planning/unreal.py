@@ -31,6 +31,7 @@ from torch.utils._pytree import tree_leaves
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.planning.ledger import Ledger
 
+aten = torch.ops.aten
 ENOUGH = 2
 """How often a network's losses are computed in the same way: twice, since layers that FSDP2 shards and gathers may
 fail the second time."""
@@ -66,7 +67,7 @@ class Unreal(TorchDispatchMode):
             if tensors or not _floats(out := self._faked(func, types, args, kwargs)):
                 return func(*args, **kwargs)
             return out
-        if func is torch.ops.aten._local_scalar_dense.default:
+        if func is aten._local_scalar_dense.default:
             return self._number(args[0])
         if func in IN_PLACE:
             return args[0]
@@ -74,7 +75,7 @@ class Unreal(TorchDispatchMode):
             return None
         if func in _BY_MASKS:
             args = (args[0], [*chain.from_iterable(map(_places, args[1]))], *args[2:])
-        if func is torch.ops.aten.dot.default:
+        if func is aten.dot.default:
             self._apart = args[0].untyped_storage() is not args[1].untyped_storage()
             if self._product is None:
                 self._product = self._faked(func, types, args, kwargs)
@@ -91,23 +92,19 @@ class Unreal(TorchDispatchMode):
         # Not by entering the mode and calling again, which looks for GPUs each time.
         out = self.fake.__torch_dispatch__(func, types, args, kwargs)
         self.fake.fake_tensor_converter.tensor_memo.clear()  # it refers to results, and Module.to refuses referred ones
-        resized = self.shared and func is torch.ops.aten.empty.memory_format
+        resized = self.shared and func is aten.empty.memory_format
         for x in out if isinstance(out, list | tuple) else (out,):
             if isinstance(x, FakeTensor) and not x.is_meta:
                 self.ledger.note(x, resized=resized)
         return out
 
 
-IN_PLACE = {torch.ops.aten.add_.Tensor, torch.ops.aten.copy_.default, torch.ops.aten.mul_.Tensor}
+IN_PLACE = {aten.add_.Tensor, aten.copy_.default, aten.mul_.Tensor}
 """Operations whose results are there already: with those on lists most of the algebra on vectors (``core.vectors``)."""
 
-_OF_LISTS = {
-    torch.ops.aten._foreach_add_.List,
-    torch.ops.aten._foreach_copy_.default,
-    torch.ops.aten._foreach_mul_.Scalar,
-}
+_OF_LISTS = {aten._foreach_add_.List, aten._foreach_copy_.default, aten._foreach_mul_.Scalar}
 
-_BY_MASKS = {torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default}
+_BY_MASKS = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default}
 """Operations whose results are as large as masks have places that are true."""
 
 

@@ -9,7 +9,7 @@ from ofmu_pl.benchmark.specs import Options, check_files, check_keys, check_name
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.pages import REPORT
 from ofmu_pl.support.records.manifest import Method, Value
-from ofmu_pl.support.variables import expanded
+from ofmu_pl.support.shipped import expanded
 
 RETRAINED = "retrained"
 START = "model.network.path"  # the option that names the model that a run starts from

@@ -12,7 +12,7 @@ import time
 import warnings
 from codecs import BOM_UTF8
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -136,15 +136,12 @@ def sweep(folder: Path, rest: float = HOUR) -> None:
         rest: Seconds for which all else stays untouched: a process on another machine may share the folder.
     """
     for path in folder.glob(".*.partial"):
-        named = _HALF.fullmatch(path.name)
-        if named is None:
-            continue
-        try:
+        # It may have just been moved into place, or be another user's; or its number is none of a process.
+        with suppress(OSError, OverflowError):
             idle = time.time() - max(p.stat().st_mtime for p in (path, *path.rglob("*")))
-            if idle > (DAY if psutil.pid_exists(int(named[1])) else rest):
+            named = _HALF.fullmatch(path.name)
+            if named and idle > (DAY if psutil.pid_exists(int(named[1])) else rest):
                 erase(path)
-        except (OSError, OverflowError):
-            continue  # it has just been moved into place, or is another user's; or its number is none of a process
 
 
 def not_written(error: BaseException) -> int | None:
@@ -206,9 +203,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     with regular(path).open("rb") as file:
         for number, line in enumerate(iter(lambda: file.readline(LARGEST_LINE + 1), b""), start=1):
             if len(line) > LARGEST_LINE:
-                raise UserError(
-                    f"Line {number} of '{path}' has more than {LARGEST_LINE} bytes: give each row a line of its own."
-                )
+                raise UserError(f"Line {number} of '{path}' has more than {LARGEST_LINE} bytes: give one row a line.")
             _check_utf8(path, number, line)
             text = line.removeprefix(BOM_UTF8) if number == 1 else line
             if text.strip():
@@ -253,6 +248,11 @@ def file_hash(path: Path) -> str:
     """SHA-256 of a file's bytes, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def text_hash(text: str) -> str:
+    """The first 16 hexadecimal digits of SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def write_json(path: Path, content: object) -> None:

@@ -36,14 +36,18 @@ def offline(timeout: float = 2.0) -> bool:
 
 
 def local_folder(source: str | None, *arguments: str) -> Path | None:
-    """The folder that a source names; ``None`` if there is none, so that it may be a hub id.
+    """The folder that a source names; ``None`` if there is none, and the source may be a hub id.
 
     Args:
         source: Name of a model or of data.
         arguments: Names of the arguments that can give it, for the message.
 
     Raises:
-        UserError: The source is empty or a file.
+        UserError: The source is empty, a file, or a path to nothing, which cannot be a hub id.
+
+    Example:
+        >>> local_folder("gpt2", "path") is None
+        True
     """
     given = " or ".join(f"`{argument}`" for argument in arguments)
     if not source:
@@ -51,24 +55,11 @@ def local_folder(source: str | None, *arguments: str) -> Path | None:
     path = Path(source).expanduser()
     if path.is_file():
         raise UserError(f"'{source}' is a file: point {given} at the folder that it lies in.")
-    return path if path.is_dir() else None
-
-
-def model_folder(source: str | None, *arguments: str) -> Path | None:
-    """The ``local_folder`` of a model; ``None`` if there is none, and the source may be a hub id.
-
-    Raises:
-        UserError: The source is empty, a file, or a path to nothing, which cannot be a hub id.
-
-    Example:
-        >>> model_folder("gpt2", "path") is None
-        True
-    """
-    folder = local_folder(source, *arguments)
-    if folder is None and source and (source.startswith(("/", ".", "~")) or source.count("/") > 1):
-        given = " or ".join(f"`{argument}`" for argument in arguments)
-        raise UserError(f"The folder '{source}' does not exist: point {given} at a model's folder, or at a hub id.")
-    return folder
+    if path.is_dir():
+        return path
+    if source.startswith(("/", ".", "~")) or source.count("/") > 1:
+        raise UserError(f"The folder '{source}' does not exist: point {given} at the right one, or at a hub id.")
+    return None
 
 
 def load_hub_rows(source: str, config: str | None, split: str) -> list[dict[str, Any]]:

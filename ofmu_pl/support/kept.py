@@ -156,9 +156,7 @@ def require_undamaged(folder: Path, together: bool = False) -> None:
 
     problem = from_first(find) if together else find()
     if problem is not None:
-        raise UserError(
-            f"The model in '{folder}' {problem}: export it again; if you changed it yourself, remove {SUMS} there."
-        )
+        raise UserError(f"The model in '{folder}' {problem}: export it again; if you changed it, remove {SUMS} there.")
 
 
 def _sum_of(content: object) -> str:

@@ -15,7 +15,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from ofmu_pl import __version__
-from ofmu_pl.support.files import file_hash
+from ofmu_pl.support.files import file_hash, text_hash
 from ofmu_pl.support.version import RESULTS_VERSION
 
 NO_SETTINGS = {"_name_or_path", "architectures", "base_model_name_or_path", "dtype", "inference_mode", "torch_dtype"}
@@ -67,7 +67,7 @@ def config_hash(model: nn.Module, generates: bool = False) -> str:
     settings: list[object] = [_settings(part.to_dict()) for part in parts if hasattr(part, "to_dict")]
     settings += [getattr(model, "active_adapter", None), code_of(*model.modules())]
     words = json.dumps(settings, sort_keys=True, default=lambda x: sorted(x) if isinstance(x, set) else str(x))
-    return hashlib.sha256(words.encode()).hexdigest()[:16]
+    return text_hash(words)
 
 
 def _settings(x: object) -> object:

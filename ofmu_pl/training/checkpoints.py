@@ -69,9 +69,7 @@ def require_sound(path: Path) -> None:
     """
     problem = _problem(regular(path))
     if problem:
-        raise UserError(
-            f"The checkpoint '{path}' {problem}: give another one, or --ckpt_path {LAST} for the newest sound one."
-        )
+        raise UserError(f"The checkpoint '{path}' {problem}: give a sound one (--ckpt_path {LAST}: the newest).")
 
 
 def resumed_from(words: str, method_folder: Path, now: dict[str, str] | None) -> Path | None:

@@ -42,9 +42,7 @@ def built(what: str, make: Callable[[Over], Made], over: Over) -> Made:
     takes = inspect.signature(made.step).parameters.values()
     needed = [p.name for p in takes if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
     if needed:
-        raise UserError(
-            f"{type(made).__name__} steps by `{needed[0]}`, which nothing gives it here: choose another `{what}`."
-        )
+        raise UserError(f"{type(made).__name__} steps by `{needed[0]}`, which nothing gives it: take another `{what}`.")
     return made
 
 
@@ -60,9 +58,7 @@ def check_optimizer(optimizer: Optimizer, *, sharded: bool, device: torch.device
     """
     name = type(optimizer).__name__
     if sharded and _is_bitsandbytes(optimizer):
-        raise UserError(
-            f"{name} takes whole tensors, not FSDP2's shards: take torch.optim.AdamW, or set --trainer.strategy ddp."
-        )
+        raise UserError(f"{name} takes no shards of FSDP2's: take torch.optim.AdamW, or --trainer.strategy ddp.")
     if getattr(optimizer, "is_paged", False) and device.type == "cpu":
         raise UserError(
             f"{name} pages its state between a GPU's memory and the host's, and this run is on a CPU: take "

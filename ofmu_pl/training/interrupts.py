@@ -15,9 +15,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SAME_LINE = "; the same line goes on: what has finished is not run again"
 ADVICE = {
     "fit": "; the same line with --ckpt_path last goes on from the newest checkpoint, if there is one yet",
-    "benchmark": _SAME_LINE,
-    "requests": _SAME_LINE,
-    "attack": _SAME_LINE,
+    **dict.fromkeys(("benchmark", "requests", "attack"), _SAME_LINE),
 }
 """Advice on how to go on, by command."""
 

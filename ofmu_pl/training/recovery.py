@@ -2,54 +2,26 @@
 
 import copy
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
 from lightning_utilities.core.apply_func import apply_to_collection
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import Tensor
 
 from ofmu_pl.core.derivatives import running_statistics, trainable
 from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.vectors import local
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.training.run import Run
 
 Made = TypeVar("Made")
 
 
-class Repeatable(Protocol):
-    """What an iteration is made of, as far as making it again must know."""
-
-    run: Run
-    network: nn.Module | None
-    micro_batch_size: int | None
-    moves_parameters: bool
-
-    @property
-    def device(self) -> torch.device:
-        """Where the network is."""
-
-    @property
-    def inner_optimizers(self) -> list[Optimizer]:
-        """The optimizers that an iteration steps by itself."""
-
-    def weights_changed(self) -> None:
-        """Note that copies of the weights are out of date."""
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the method's own state."""
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore it."""
-
-
-def made_to_fit(method: Repeatable, make: Callable[[], Made], *, moves: bool) -> Made:
+def made_to_fit(method: Any, make: Callable[[], Made], *, moves: bool) -> Made:
     """Make something, again on micro-batches of half the size whenever a GPU's memory is full.
 
     Args:
-        method: The method, whose ``micro_batch_size`` is halved.
+        method: The method (``UnlearningModule``), whose ``micro_batch_size`` is halved.
         make: Makes it.
         moves: Whether making it changes the method, which is first taken back.
 
@@ -69,12 +41,12 @@ def made_to_fit(method: Repeatable, make: Callable[[], Made], *, moves: bool) ->
         torch.cuda.empty_cache()
 
 
-def may_run_out(method: Repeatable) -> bool:
+def may_run_out(method: Any) -> bool:
     """Whether an iteration can be made again after a full memory: on one GPU alone, since several ranks stop then."""
-    return method.device.type == "cuda" and method.run.ranks.size == 1
+    return bool(method.device.type == "cuda" and method.run.ranks.size == 1)
 
 
-def state_of(method: Repeatable) -> dict[str, Any]:
+def state_of(method: Any) -> dict[str, Any]:
     """What an iteration of a method changes before the first optimizer's step, kept outside the GPU's memory.
 
     These are the weights and the optimizers that ``iterate`` moves by itself, what passes move, the method's own state,
@@ -90,7 +62,7 @@ def state_of(method: Repeatable) -> dict[str, Any]:
     return start
 
 
-def restore(method: Repeatable, start: dict[str, Any]) -> None:
+def restore(method: Any, start: dict[str, Any]) -> None:
     """Take an iteration back to what ``state_of`` gave before it."""
     for x, kept in start["moved"]:
         x.copy_(kept)
@@ -107,7 +79,7 @@ def _on_host(x: Tensor) -> Tensor:
     return torch.empty_like(x, device="cpu", pin_memory=x.is_cuda).copy_(x)
 
 
-def _moved(method: Repeatable) -> list[Tensor]:
+def _moved(method: Any) -> list[Tensor]:
     """This rank's part of the parameters that an iteration moves, and what passes update."""
     assert method.network is not None, "no iteration has begun"
     parameters = trainable(method.network) if method.moves_parameters else []

@@ -191,9 +191,7 @@ def warn_of_other_scores(folder: Path, resolved: Resolved) -> None:
     """Say that a finished run was measured otherwise than is asked for now."""
     then, now = (json.dumps(x.get("evaluation"), sort_keys=True, default=str) for x in (_config(folder), resolved))
     if then != now:
-        rank_zero_warn(
-            f"'{folder}' was measured with other evaluation settings, and stays so: `validate` measures what is there."
-        )
+        rank_zero_warn(f"'{folder}' was evaluated with other settings, and stays so: `validate` measures it now.")
 
 
 def _is_vacant(folder: Path) -> bool:

@@ -3,9 +3,9 @@
 import json
 import re
 from collections.abc import Iterator
-from hashlib import sha256
 from typing import Any
 
+from ofmu_pl.support.files import text_hash
 from ofmu_pl.training.run import precision_name
 
 Resolved = dict[str, Any]  # a command's configuration with every default filled in
@@ -73,15 +73,11 @@ def _kept(key: str, value: str) -> str:
     if key.endswith("class_path") and value.startswith('"ofmu_pl.'):
         return '"' + value.rpartition(".")[2]
     if key.startswith("data.") and value.startswith("[") and '"' in value:
-        return f'"{_digest(value)}"'
+        return f'"{_DIGEST}{text_hash(value)}"'
     column, equals, chosen = value.strip('"').partition("=")
     if key.endswith(".forget_where") and equals and not chosen.startswith(_DIGEST):
-        return f'"{column}={_digest(chosen)}"'
+        return f'"{column}={_DIGEST}{text_hash(chosen)}"'
     return value
-
-
-def _digest(text: str) -> str:
-    return _DIGEST + sha256(text.encode()).hexdigest()[:16]
 
 
 def _flat(x: Any, prefix: str = "") -> Iterator[tuple[str, str]]:

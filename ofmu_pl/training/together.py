@@ -81,11 +81,8 @@ def _in_step(network: nn.Module, blank: Callable[[], object]) -> Iterator[None]:
     def announce(*_: object) -> None:
         dist.all_reduce(passing.fill_(1))  # nobody waits for the sum here, so that a GPU need not either
 
-    hook = network.register_forward_pre_hook(announce, prepend=True)
-    try:
+    with network.register_forward_pre_hook(announce, prepend=True):
         yield
-    finally:
-        hook.remove()
     while True:
         dist.all_reduce(passing.fill_(0))
         if not passing:

@@ -3,7 +3,7 @@
 import pytest
 
 from ofmu_pl import Prune
-from ofmu_pl.networks.pruning import prune_matrices
+from ofmu_pl.networks.rounding import prune_matrices
 
 
 def test_the_target_still_says_what_it_knows_and_the_retrained_model_nothing(subjects):

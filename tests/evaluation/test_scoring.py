@@ -48,7 +48,7 @@ class Letters(Encoder):
     def prompt(self, question):
         return [ord(c) % VOCABULARY for c in question]
 
-    def encode_rows(self, rows):
+    def encode_answers(self, rows):
         return [[self.answered(self.prompt(row["question"]), answer) for answer in answers_of(row)] for row in rows]
 
     def answered(self, prompt, answer):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ofmu_pl.networks.pruning import prune_matrices
+from ofmu_pl.networks.rounding import prune_matrices
 from tests.helpers.texts import make_model
 
 

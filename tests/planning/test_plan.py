@@ -16,8 +16,8 @@ from ofmu_pl.modules import GRU, NPO, OFMU, FineTune, GradDiff
 from ofmu_pl.modules.upper_level import NoPenalty, Reach
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.networks.pretrained import SHAPES
+from ofmu_pl.planning.needs import host
 from ofmu_pl.planning.processes import ranks_in
-from ofmu_pl.planning.stored import host
 from ofmu_pl.support.errors import UserError
 from tests.helpers.images import network, train_on_digits
 from tests.helpers.methods import IMAGES, TEXTS, chosen

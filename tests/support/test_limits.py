@@ -9,7 +9,7 @@ from torch import nn
 
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.tokenizers import rendered
-from ofmu_pl.networks.adapters import add_adapters, keep_trainable
+from ofmu_pl.networks.adapters import add_adapters, train_only
 from ofmu_pl.support import limits
 from ofmu_pl.support.errors import UserError
 
@@ -24,7 +24,7 @@ def soon(monkeypatch):
 def test_names_of_parameters_and_modules():
     network = nn.ModuleDict({"b": nn.ModuleDict({"a" * 40: nn.Linear(2, 2)})})
     with pytest.raises(UserError, match="model.network.trainable"):
-        keep_trainable(network, SLOW)
+        train_only(network, SLOW)
     patterns = {"layers_pattern": "((.+)+)+#", "layers_to_transform": [0]}
     others = [{"exclude_modules": SLOW}, {"rank_pattern": {SLOW: 2}}, {"alpha_pattern": {SLOW: 2}}]
     for slow in ({"target_modules": SLOW}, patterns, *others):

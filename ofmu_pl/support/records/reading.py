@@ -49,7 +49,7 @@ class Record:
             ) from error
         if found is None:
             raise NewerError(
-                f"'{path}' is of schema {schema}, which a newer ofmu_pl wrote (this one: {SCHEMA}): update ofmu_pl."
+                f"'{path}' is of schema {schema}, which a newer ofmu_pl wrote (here: {SCHEMA}): update it."
             )
         return found
 
