@@ -55,9 +55,9 @@ def claims(experiment: Study) -> list[Claim]:
 def _significance(experiment: Study) -> Iterator[Found]:
     text = f"OFMU's improvements over the baselines are statistically significant (p < {LEVEL})."
     tests = []
-    for scenarios in experiment.groups.values():
-        for metric in dict.fromkeys(map(experiment.tested, experiment.columns(scenarios))):
-            tests += compare(experiment, scenarios, metric)
+    for group in experiment.groups.values():
+        for metric in dict.fromkeys(map(group.tested, group.columns)):
+            tests += compare(group, metric)
     if not tests:
         yield text, "not decidable", "No other method shares a seed with ours."
         return
@@ -76,8 +76,7 @@ def _gain(experiment: Study, variant: str, metric: str) -> list[float]:
     if metric == HARD:
         cosines = alignment(experiment)["hardest"]
         return differences(cosines.get(experiment.ours or "", {}), cosines.get(variant, {}))
-    scenarios = list(experiment.scenarios)
-    return differences(*(merit(experiment, scenarios, m, metric) for m in (experiment.ours or "", variant)))
+    return differences(*(merit(experiment, m, metric) for m in (experiment.ours or "", variant)))
 
 
 def _ablation(experiment: Study) -> Iterator[Found]:
@@ -105,7 +104,7 @@ def _by_grid(experiment: Study, metric: str) -> dict[float | None, dict[float, d
     """Values by rho, T and seed; scenarios are grid points, so seeds pair them."""
     found: dict[float | None, dict[float, dict[int, float]]] = {}
     for (scenario, method), (t, rho) in grid(experiment).items():
-        for (_, seed), value in experiment.values([scenario], method, metric).items():
+        for (_, seed), value in experiment.part(scenario).values(method, metric).items():
             if t is not None:
                 found.setdefault(rho, {}).setdefault(t, {})[seed] = value
     return {rho: dict(sorted(by_t.items())) for rho, by_t in found.items() if len(by_t) > 1}

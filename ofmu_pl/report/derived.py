@@ -26,13 +26,13 @@ LONGEST = 100_000
 """Iterations of a curve that are read; runs write a thousand."""
 
 
-def costs(experiment: Study, scenarios: list[str], method: str) -> dict[str, dict[Replicate, float]]:
+def costs(experiment: Study, method: str) -> dict[str, dict[Replicate, float]]:
     """Ratios to the gradient-ascent run of the same replicate, by name and replicate.
 
     ``time_over_GA_step`` and ``gradients_over_GA_step`` are training seconds and gradients divided by outer iterations,
     ``peak_memory_over_GA`` the peaks of the whole runs.
     """
-    ours, unit = experiment.of(scenarios, method), experiment.of(scenarios, UNIT_OF_COST)
+    ours, unit = experiment.of(method), experiment.of(UNIT_OF_COST)
     found: dict[str, dict[Replicate, float]] = {name: {} for name in COSTS}
     for key in sorted(ours.keys() & unit.keys()):
         a, b = ours[key], unit[key]
@@ -98,7 +98,7 @@ def sweep_panels(experiment: Study) -> list[str]:
         ("forget_quality_D", "forget_quality", "avg_gap"),
     )
     found = [next(filter(experiment.entry, names), None) for names in wanted]
-    return [m for m in found if m] if all(found) else experiment.columns()[:3]
+    return [m for m in found if m] if all(found) else experiment.columns[:3]
 
 
 def curve(run: StudiedRun, name: str) -> np.ndarray:
@@ -132,20 +132,20 @@ def norms(experiment: Study) -> dict[float, dict[Place, np.ndarray]]:
     return dict(sorted(found.items()))
 
 
-def published_as(experiment: Study, scenarios: list[str], method: str, metric: str) -> Spread:
+def published_as(experiment: Study, method: str, metric: str) -> Spread:
     """The spread over replicates of a metric, score, cost or analysis under its name in ``published.csv``."""
     thirds = {"cosine_easy": "easiest", "cosine_hard": "hardest"}
     if metric == "overall":
-        found = overall(experiment, scenarios).get(method, {})
+        found = overall(experiment).get(method, {})
     elif metric in COSTS:
-        found = costs(experiment, scenarios, method)[metric]
+        found = costs(experiment, method)[metric]
     elif metric in thirds:
         return spread(alignment(experiment)[thirds[metric]].get(method, {}).values())
     elif metric == "spearman_udi_mu_drop":
         known = difficulty(experiment)[1].get(method)
         return spread([known["rho"]] if known else [])
     else:
-        found = experiment.values(scenarios, method, metric)
+        found = experiment.values(method, metric)
     return spread(found.values())
 
 

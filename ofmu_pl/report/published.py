@@ -79,14 +79,15 @@ def without(experiment: Study, names: Names) -> str | None:
     return next((m for m in variants if m != experiment.ours), None)
 
 
-def our_scenarios(experiment: Study, setting: str, metric: str = "") -> list[str] | None:
+def our_group(experiment: Study, setting: str, metric: str = "") -> Study | None:
     """The group of scenarios that a setting or a metric of ours names, or the only one there is.
 
     ``None`` where that is not clear.
     """
     parts = [*setting.split("/"), *metric.split("_")]
-    named = [scenarios for name, scenarios in experiment.groups.items() if name in parts]
-    return next(iter(named or (experiment.groups.values() if len(experiment.groups) == 1 else [])), None)
+    groups = experiment.groups
+    named = [group for name, group in groups.items() if name in parts]
+    return next(iter(named or (groups.values() if len(groups) == 1 else [])), None)
 
 
 def our_metric(p: Published) -> tuple[str, float]:
@@ -109,9 +110,9 @@ def beside(experiment: Study) -> list[Table]:
 
 def _table(experiment: Study, label: str, setting: str, rows: list[Published]) -> Table:
     metrics = list(dict.fromkeys(p.metric for p in rows))
-    groups = {p.metric: our_scenarios(experiment, setting, our_metric(p)[0]) for p in rows}
-    unclear = [metric for metric, s in groups.items() if s is None]
-    named = sorted(set().union(*filter(None, groups.values())))
+    groups = {p.metric: our_group(experiment, setting, our_metric(p)[0]) for p in rows}
+    unclear = [metric for metric, group in groups.items() if group is None]
+    named = sorted(set().union(*(group.scenarios for group in groups.values() if group is not None)))
     reasons: dict[str, str] = {}
     who = ", ".join(named) if len(named) < 4 else f"{len(named)} scenarios"
     title = f"Published, {label}, {setting}" + (f", beside ours ({who})" if named else "")
@@ -127,7 +128,7 @@ def _table(experiment: Study, label: str, setting: str, rows: list[Published]) -
         line = [Entry(method if own in (None, method) else f"{method} ({own})")]
         for metric in metrics:
             p = by_place.get((method, metric))
-            line += [_printed(p, reasons), _ours(experiment, p, groups[metric], own)] if p else [Entry(), Entry()]
+            line += [_printed(p, reasons), _ours(groups[metric], p, own)] if p else [Entry(), Entry()]
         table.add(line, own is not None and own == experiment.ours)
     if experiment.note:
         table.note(f"Not comparable, another model, data or scale: {experiment.note}")
@@ -156,9 +157,9 @@ def _printed(p: Published, reasons: dict[str, str]) -> Entry:
     return Entry(text, small, numbers, struck=True, mark=letter)
 
 
-def _ours(experiment: Study, p: Published, scenarios: list[str] | None, name: str | None) -> Entry:
+def _ours(group: Study | None, p: Published, name: str | None) -> Entry:
     metric, factor = our_metric(p)
-    if not scenarios or not name:
+    if group is None or not name:
         return Entry("–")
-    s = published_as(experiment, scenarios, name, metric)
+    s = published_as(group, name, metric)
     return measured(Spread(s.n, *(factor * x for x in (s.mean, s.std, s.low, s.high))))

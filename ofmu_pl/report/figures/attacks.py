@@ -21,7 +21,7 @@ CONTROLS: dict[str, Style] = {
 """Lines of the two controls."""
 
 
-def curves(experiment: Study, scenarios: list[str], attack: str) -> dict[str, Curve]:
+def curves(experiment: Study, attack: str) -> dict[str, Curve]:
     """Means over replicates at each place, by method, and of the two controls.
 
     A control is one model for all methods of a replicate, so that the first run that has it speaks for all.
@@ -29,7 +29,7 @@ def curves(experiment: Study, scenarios: list[str], attack: str) -> dict[str, Cu
     found: dict[str, list[Curve]] = {}
     controls: dict[str, dict[Replicate, Curve]] = {side: {} for side in CONTROLS}
     for method in experiment.methods:
-        for key, record in made(experiment, scenarios, method, attack).items():
+        for key, record in made(experiment, method, attack).items():
             found.setdefault(method, []).append(_curve(record, UNLEARNED))
             for side, by_replicate in controls.items():
                 by_replicate[key] = by_replicate.get(key) or _curve(record, side)
@@ -40,8 +40,8 @@ def curves(experiment: Study, scenarios: list[str], attack: str) -> dict[str, Cu
 
 def attack_figure(experiment: Study, attack: str, look: Look) -> Figure | None:
     """Curves of an attack, a panel a group of scenarios; ``None`` where it has none."""
-    groups = {name: s for name, s in experiment.groups.items() if attack in attacks_of(experiment, s)}
-    found = {name: curves(experiment, scenarios, attack) for name, scenarios in groups.items()}
+    groups = {name: group for name, group in experiment.groups.items() if attack in attacks_of(group)}
+    found = {name: curves(group, attack) for name, group in groups.items()}
     if not any(found.values()):
         return None
     figure, axes = panels_for(len(groups), 0.8, 3.6, sharey=True)

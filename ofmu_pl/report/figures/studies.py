@@ -22,7 +22,7 @@ def sweep(experiment: Study, look: Look) -> Figure | None:
     shown = sweep_panels(experiment)
     by_rho: dict[float | None, list[tuple[float, str, str]]] = {}
     for (scenario, method), (t, rho) in grid(experiment).items():
-        if t is not None and experiment.of([scenario], method):
+        if t is not None and experiment.part(scenario).of(method):
             by_rho.setdefault(rho, []).append((t, scenario, method))
     if not shown or not by_rho:
         return None
@@ -32,14 +32,14 @@ def sweep(experiment: Study, look: Look) -> Figure | None:
     steps = sorted({t for t, _, _ in chain.from_iterable(by_rho.values())})
     for axis, metric in zip(axes[0], shown, strict=True):
         for (rho, places), colour, marker in zip(ordered, shades, cycle("osD^vPX<>"), strict=False):
-            spreads = [(t, spread_in(experiment, [s], m, metric)) for t, s, m in sorted(places)]
+            spreads = [(t, spread_in(experiment.part(s), m, metric)) for t, s, m in sorted(places)]
             known = [(t, s.mean, 0.0 if s.n < 2 else s.std) for t, s in spreads if s.n]
             if known:
                 at, means, deviations = zip(*known, strict=True)
                 name = "ρ as configured" if rho is None else f"ρ = {rho:g}"
                 axis.errorbar(at, means, yerr=deviations, fmt="-", marker=marker, color=colour, capsize=3, label=name)
         if metric != "avg_gap":
-            goal = spread_in(experiment, list(experiment.scenarios), RETRAINED, metric)
+            goal = spread_in(experiment, RETRAINED, metric)
             if goal.n:
                 axis.axhline(goal.mean, color="black", linewidth=1.3, label="retrained model (mean)")
         axis.set(xlabel="inner steps T", ylabel=experiment.label(metric))
@@ -70,15 +70,15 @@ def udi(experiment: Study, look: Look) -> Figure | None:
 
 def trade_offs(experiment: Study, look: Look) -> Figure | None:
     """What is forgotten against what is kept, with deviations; the star is where to go."""
-    groups = {name: (s, pair) for name, s in experiment.groups.items() if (pair := trade_off(experiment, s))}
+    groups = {name: (group, pair) for name, group in experiment.groups.items() if (pair := trade_off(group))}
     if not groups:
         return None
     figure, axes = panels_for(len(groups), 0.0, 4.6)
-    for axis, (name, (scenarios, pair)) in zip(axes.flat, groups.items(), strict=False):
+    for axis, (name, (group, pair)) in zip(axes.flat, groups.items(), strict=False):
         units = [experiment.declared(m).unit for m in pair]
-        best = front(experiment, scenarios, pair)
-        for method in (*experiment.ran(scenarios), BEFORE, RETRAINED):
-            x, y = (spread_in(experiment, scenarios, method, m) for m in pair)
+        best = front(group, pair)
+        for method in (*group.ran, BEFORE, RETRAINED):
+            x, y = (spread_in(group, method, m) for m in pair)
             if not (x.n and y.n):
                 continue
             size = 15 if method == RETRAINED else 11 if method in look.ours else 7
