@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ofmu_pl.evaluation.table import between, figure, left_table
+from ofmu_pl.evaluation.table import between, figure, models_table
 from ofmu_pl.support.records.models import HELD_OUT, MODELS
 from ofmu_pl.support.records.results import AttacksRecord
 from ofmu_pl.support.terminal import console
@@ -18,12 +18,9 @@ def print_attacks(title: str, record: AttacksRecord) -> None:
         worst = max(shares, key=shares.__getitem__)
         notes.append(f"Most comes back by {worst}: {shares[worst]:z.0%} of the way to the target.")
     notes.append("returns: 0, as the retrained model (or held-out rows); 1, as if nothing had been forgotten.")
-    table = left_table(f"Attacks on {title}", "\n".join(notes))
-    table.add_column("found by", overflow="fold")
-    table.add_column("better", justify="center")
     held_out = [HELD_OUT] if any(HELD_OUT in a.metrics for a in record.attacks.values()) else []
-    for model in (models := [*MODELS, *held_out]):
-        table.add_column(model, justify="right", style="bold" if model == MODELS[0] else None, no_wrap=True)
+    models = {model: model == MODELS[0] for model in (*MODELS, *held_out)}
+    table = models_table(f"Attacks on {title}", "\n".join(notes), "found by", models)
     table.add_column("95 % interval", justify="right", style="dim", min_width=9)
     table.add_column("returns", justify="right", style="bold")
     table.add_column("seconds", justify="right", style="dim", no_wrap=True)

@@ -33,11 +33,7 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
     measured = [name for name in columns if name not in ("before", "retrained")]
     judged, alone = columns[measured[-1]], len(measured) == 1
     on = console()
-    table = left_table(title, remark)
-    table.add_column("metric", overflow="fold")  # names that are cut may be the same
-    table.add_column("better", justify="center")
-    for name in columns:
-        table.add_column(name, justify="right", style="bold" if name in measured else None, no_wrap=True)
+    table = models_table(title, remark, "metric", {name: name in measured for name in columns})
     if alone:
         table.add_column("goal", justify="right", no_wrap=True)
         table.add_column("95 % interval", justify="right", style="dim", min_width=9)  # an end of it in a line
@@ -69,10 +65,14 @@ def _in_short(before: Metrics, after: Metrics) -> Iterator[str]:
     yield from in_words(after, before)
 
 
-def left_table(title: str, caption: str | None) -> Table:
-    """A table whose title and caption begin where it begins."""
+def models_table(title: str, caption: str | None, rows: str, models: dict[str, bool]) -> Table:
+    """A table with a column a model, which may be bold; its title and caption begin where it begins."""
     table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, title_style="bold", padding=padding(console()))
     table.title_justify = table.caption_justify = "left"
+    table.add_column(rows, overflow="fold")  # names that are cut may be the same
+    table.add_column("better", justify="center")
+    for name, bold in models.items():
+        table.add_column(name, justify="right", style="bold" if bold else None, no_wrap=True)
     return table
 
 

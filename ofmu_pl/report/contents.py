@@ -113,7 +113,9 @@ def _grid(experiment: Study) -> Table:
 def _costs(experiment: Study) -> Table:
     title = f"{experiment.title}: costs as multiples of {UNIT_OF_COST}"
     note = "An iteration of OFMU has T inner steps and an outer one; what the paper calls a step is not said."
-    table = Table(f"{experiment.name}-costs", title, ["method", *COSTS.values()], notes=[note])
+    table = Table(
+        f"{experiment.name}-costs", title, ["method", *(called for called, _, _ in COSTS.values())], notes=[note]
+    )
     for method in experiment.methods:
         values = costs(experiment, method)
         if any(values.values()):

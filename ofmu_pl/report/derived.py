@@ -16,10 +16,11 @@ RHO_0: Names = ("model.upper.rho_0", "model.rho_0")
 UNIT_OF_COST = "grad_ascent"
 """The method that costs are given as multiples of."""
 COSTS = {
-    "time_over_GA_step": "time an iteration",
-    "peak_memory_over_GA": "peak memory",
-    "gradients_over_GA_step": "gradients an iteration",
+    "time_over_GA_step": ("time an iteration", "training_seconds", True),
+    "peak_memory_over_GA": ("peak memory", "peak_memory_bytes", False),
+    "gradients_over_GA_step": ("gradients an iteration", "gradient_evaluations", True),
 }
+"""What each is called, the cost, and whether it is divided by iterations."""
 Place = tuple[str, int, int]
 """Scenario or method, seed, place."""
 LONGEST = 100_000
@@ -37,12 +38,9 @@ def costs(experiment: Study, method: str) -> dict[str, dict[Replicate, float]]:
     for key in sorted(ours.keys() & unit.keys()):
         a, b = ours[key], unit[key]
         steps = [number(run.fact("steps")) or 0.0 for run in (a, b)]
-        for name, (cost, per) in {
-            "time_over_GA_step": ("training_seconds", steps),
-            "peak_memory_over_GA": ("peak_memory_bytes", [1.0, 1.0]),
-            "gradients_over_GA_step": ("gradient_evaluations", steps),
-        }.items():
+        for name, (_, cost, by_step) in COSTS.items():
             x, y = a.cost(cost), b.cost(cost)
+            per = steps if by_step else [1.0, 1.0]
             if x is not None and y and all(per):
                 found[name][key] = (x / per[0]) / (y / per[1])
     return found

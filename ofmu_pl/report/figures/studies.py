@@ -1,6 +1,7 @@
 """Figures of methods side by side, and of studies: inner steps and penalty, difficulty, requests in turn."""
 
 from itertools import chain, cycle
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -12,7 +13,6 @@ from ofmu_pl.report.requests import kept_columns, main_metric
 from ofmu_pl.report.runs import Study, words
 from ofmu_pl.report.statistics import front, spread_in, trade_off
 from ofmu_pl.support.records.models import BEFORE, RETRAINED
-from ofmu_pl.support.records.requests import Row
 
 LARGEST = 12  # requests up to which a heat map has numbers in it
 
@@ -116,10 +116,7 @@ def heat_maps(experiment: Study, look: Look) -> Figure | None:
     metric = main_metric(record) if record else None
     if record is None or metric is None:
         return None
-    shown: dict[str, np.ndarray] = {}
-    for method in record.methods:
-        own = [s.forgotten[metric] for s in record.sequences if s.method == method and metric in s.forgotten]
-        shown |= {method: _mean(own)} if own else {}
+    shown = _means([(s.method, s.forgotten[metric]) for s in record.sequences if metric in s.forgotten])
     figure, axes = panels_for(len(shown), 0.0, 3.6)
     top = 100.0 if max(map(np.nanmax, shown.values())) > 1 else 1.0  # per cent, or a share
     for axis, (method, matrix) in zip(axes.flat, shown.items(), strict=False):
@@ -147,12 +144,10 @@ def drift(experiment: Study, look: Look) -> Figure | None:
         return None
     figure, axes = panels(1, len(names), 3.6)
     for axis, name in zip(axes[0], names, strict=True):
-        for method in record.methods:
-            values = [s.kept[name] for s in record.sequences if s.method == method and name in s.kept]
-            if values:
-                mean = _mean(values)
-                style = {"color": look.colour(method), "marker": look.marker(method), "label": method}
-                axis.plot(np.arange(len(mean)), mean, **style)
+        means = _means([(s.method, s.kept[name]) for s in record.sequences if name in s.kept])
+        for method, mean in means.items():
+            style = {"color": look.colour(method), "marker": look.marker(method), "label": method}
+            axis.plot(np.arange(len(mean)), mean, **style)
         points: dict[int, list[float]] = {}
         for control in record.controls:
             value = control.kept.get(name)
@@ -167,7 +162,10 @@ def drift(experiment: Study, look: Look) -> Figure | None:
     return finished(figure, "What must stay: means over seeds", look)
 
 
-def _mean(values: list[Row] | list[list[Row]]) -> np.ndarray:
-    """The mean over seeds where one has a value, NaN elsewhere."""
-    mean: np.ndarray = np.ma.masked_invalid(np.array(values, dtype=float)).mean(axis=0).filled(np.nan)
-    return mean
+def _means(values: list[tuple[str, Any]]) -> dict[str, np.ndarray]:
+    """By method the mean over seeds where one has a value, NaN elsewhere."""
+    by_method: dict[str, list[Any]] = {}
+    for method, own in values:
+        by_method.setdefault(method, []).append(own)
+    masked = {method: np.ma.masked_invalid(np.array(own, dtype=float)) for method, own in by_method.items()}
+    return {method: own.mean(axis=0).filled(np.nan) for method, own in masked.items()}
