@@ -10,6 +10,7 @@ from ofmu_pl.report.derived import BETA, RHO_0, Names, option, published_as
 from ofmu_pl.report.runs import Study
 from ofmu_pl.report.statistics import Spread
 from ofmu_pl.report.tables import Entry, Table, figure, measured
+from ofmu_pl.support.grouping import grouped
 from ofmu_pl.support.records.models import BEFORE, RETRAINED
 
 PLAIN = ("anchored", "plausible", "trivial")
@@ -101,10 +102,7 @@ def our_metric(p: Published) -> tuple[str, float]:
 
 def beside(experiment: Study) -> list[Table]:
     """One table for each setting of the paper's labels: each published number with ours behind it."""
-    groups: dict[tuple[str, str], list[Published]] = {}
-    for p in published():
-        if p.paper in experiment.paper:
-            groups.setdefault((p.paper, p.setting), []).append(p)
+    groups = grouped(((p.paper, p.setting), p) for p in published() if p.paper in experiment.paper)
     return [_table(experiment, label, setting, rows) for (label, setting), rows in groups.items()]
 
 

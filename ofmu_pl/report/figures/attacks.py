@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from ofmu_pl.report.attacks import attacks_of, made
 from ofmu_pl.report.figures.style import Look, Style, finished, panels_for, plain_numbers
 from ofmu_pl.report.runs import Replicate, Study, number, words
+from ofmu_pl.support.grouping import grouped
 from ofmu_pl.support.records.models import RETRAINED, TARGET, UNLEARNED
 from ofmu_pl.support.records.results import AttackRecord
 
@@ -122,8 +123,5 @@ def _curve(record: AttackRecord, model: str) -> Curve:
 
 
 def _mean(found: list[Curve]) -> Curve:
-    by_place: dict[float | str, list[float]] = {}
-    for curve in found:
-        for x, y in curve.items():
-            by_place.setdefault(x, []).append(y)
+    by_place = grouped(chain.from_iterable(curve.items() for curve in found))
     return {x: float(np.mean(values)) for x, values in by_place.items()}

@@ -12,6 +12,7 @@ from ofmu_pl.report.figures.style import Look, finished, panels, panels_for
 from ofmu_pl.report.requests import kept_columns, main_metric
 from ofmu_pl.report.runs import Study, words
 from ofmu_pl.report.statistics import front, spread_in, trade_off
+from ofmu_pl.support.grouping import grouped
 from ofmu_pl.support.records.models import BEFORE, RETRAINED
 
 LARGEST = 12  # requests up to which a heat map has numbers in it
@@ -20,10 +21,8 @@ LARGEST = 12  # requests up to which a heat map has numbers in it
 def sweep(experiment: Study, look: Look) -> Figure | None:
     """Three panels against T, a line for each rho."""
     shown = sweep_panels(experiment)
-    by_rho: dict[float | None, list[tuple[float, str, str]]] = {}
-    for (scenario, method), (t, rho) in grid(experiment).items():
-        if t is not None and experiment.part(scenario).of(method):
-            by_rho.setdefault(rho, []).append((t, scenario, method))
+    ran = {place: point for place, point in grid(experiment).items() if experiment.part(place[0]).of(place[1])}
+    by_rho = grouped((rho, (t, *place)) for place, (t, rho) in ran.items() if t is not None)
     if not shown or not by_rho:
         return None
     figure, axes = panels(1, len(shown), 3.9)
@@ -148,11 +147,7 @@ def drift(experiment: Study, look: Look) -> Figure | None:
         for method, mean in means.items():
             style = {"color": look.colour(method), "marker": look.marker(method), "label": method}
             axis.plot(np.arange(len(mean)), mean, **style)
-        points: dict[int, list[float]] = {}
-        for control in record.controls:
-            value = control.kept.get(name)
-            if value is not None:
-                points.setdefault(control.after, []).append(value)
+        points = grouped((c.after, value) for c in record.controls if (value := c.kept.get(name)) is not None)
         if points:
             at = sorted(points)
             style = {"color": look.colour(RETRAINED), "marker": look.marker(RETRAINED), "linestyle": "none"}
@@ -164,8 +159,5 @@ def drift(experiment: Study, look: Look) -> Figure | None:
 
 def _means(values: list[tuple[str, Any]]) -> dict[str, np.ndarray]:
     """By method the mean over seeds where one has a value, NaN elsewhere."""
-    by_method: dict[str, list[Any]] = {}
-    for method, own in values:
-        by_method.setdefault(method, []).append(own)
-    masked = {method: np.ma.masked_invalid(np.array(own, dtype=float)) for method, own in by_method.items()}
+    masked = {method: np.ma.masked_invalid(np.array(own, dtype=float)) for method, own in grouped(values).items()}
     return {method: own.mean(axis=0).filled(np.nan) for method, own in masked.items()}
