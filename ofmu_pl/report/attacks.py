@@ -1,11 +1,11 @@
 """What attacks brought back, by attack, method and replicate, and what needs many runs of a method, as tables."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import chain, product
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from ofmu_pl.report.runs import Replicate, Study, number, words
 from ofmu_pl.report.statistics import Spread, spread_of
@@ -13,6 +13,7 @@ from ofmu_pl.report.tables import Entry, Table, figure, measured, plain
 from ofmu_pl.support.records.models import RETRAINED, TARGET, UNLEARNED
 from ofmu_pl.support.records.results import NULL, AttackRecord
 
+T = TypeVar("T")
 WORST = "‡"
 HEAD = "returns → (%)"
 MODELS, SCORE = "models", "score"
@@ -29,6 +30,21 @@ def made(experiment: Study, method: str, attack: str) -> dict[Replicate, AttackR
     """What an attack found on the runs of a method, by replicate."""
     runs = experiment.of(method).items()
     return {key: r.attacks.attacks[attack] for key, r in runs if attack in r.attacks.attacks}
+
+
+def of_models(experiment: Study, attack: str, look: Callable[[AttackRecord, str], T]) -> dict[str, list[T]]:
+    """What a look at an attack's records finds on each method's models, and on the two controls, by replicate.
+
+    A control is one model for all methods of a replicate, so that the first run that has it speaks for all.
+    """
+    found: dict[str, list[T]] = {}
+    controls: dict[str, dict[Replicate, T]] = {RETRAINED: {}, TARGET: {}}
+    for method in experiment.methods:
+        records = made(experiment, method, attack)
+        found[method] = [look(record, UNLEARNED) for record in records.values()]
+        for (key, record), (control, known) in product(records.items(), controls.items()):
+            known[key] = known.get(key) or look(record, control)
+    return found | {control: list(known.values()) for control, known in controls.items()}
 
 
 def returned(experiment: Study, method: str, attack: str) -> Spread:
@@ -75,17 +91,9 @@ def found_table(experiment: Study) -> Table:
     title = f"{experiment.title}: what attacks find, the more the better for the attacker"
     table = Table(f"{experiment.name}-found", title, ["model", *map(words, attacks)], lines={1})
     table.note("Of attacks that train it is the peak, over all rates and looks; their curves are of the peak's rate.")
+    columns = [of_models(experiment, a, lambda r, model: r.metrics.get(model, {}).get(r.found, {})) for a in attacks]
     for model in (TARGET, RETRAINED, *experiment.methods) if attacks else ():
-        shared = model in (TARGET, RETRAINED)  # by methods, once a seed
-        line = [Entry(model)]
-        for attack in attacks:
-            by_replicate: dict[Replicate, dict[str, Any]] = {}
-            for method in experiment.methods if shared else [model]:
-                for key, record in made(experiment, method, attack).items():
-                    entries = record.metrics.get(model if shared else UNLEARNED, {})
-                    by_replicate[key] = by_replicate.get(key) or entries.get(record.found, {})
-            line.append(measured(spread_of(by_replicate.values())))
-        table.add(line)
+        table.add([Entry(model), *(measured(spread_of(found[model])) for found in columns)])
     return table
 
 

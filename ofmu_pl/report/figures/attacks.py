@@ -7,11 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
-from ofmu_pl.report.attacks import attacks_of, made
+from ofmu_pl.report.attacks import attacks_of, of_models
 from ofmu_pl.report.figures.style import Look, Style, finished, panels_for, plain_numbers
-from ofmu_pl.report.runs import Replicate, Study, number, words
+from ofmu_pl.report.runs import Study, number, words
 from ofmu_pl.support.grouping import grouped
-from ofmu_pl.support.records.models import RETRAINED, TARGET, UNLEARNED
+from ofmu_pl.support.records.models import RETRAINED, TARGET
 from ofmu_pl.support.records.results import AttackRecord
 
 Curve = dict[float | str, float]  # values by place
@@ -23,19 +23,8 @@ CONTROLS: dict[str, Style] = {
 
 
 def curves(experiment: Study, attack: str) -> dict[str, Curve]:
-    """Means over replicates at each place, by method, and of the two controls.
-
-    A control is one model for all methods of a replicate, so that the first run that has it speaks for all.
-    """
-    found: dict[str, list[Curve]] = {}
-    controls: dict[str, dict[Replicate, Curve]] = {side: {} for side in CONTROLS}
-    for method in experiment.methods:
-        for key, record in made(experiment, method, attack).items():
-            found.setdefault(method, []).append(_curve(record, UNLEARNED))
-            for side, by_replicate in controls.items():
-                by_replicate[key] = by_replicate.get(key) or _curve(record, side)
-    found |= {side: list(by_replicate.values()) for side, by_replicate in controls.items()}
-    means = {name: _mean(theirs) for name, theirs in found.items()}
+    """Means over replicates at each place, by method, and of the two controls."""
+    means = {name: _mean(theirs) for name, theirs in of_models(experiment, attack, _curve).items()}
     return {name: curve for name, curve in means.items() if curve}
 
 
