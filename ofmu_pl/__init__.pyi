@@ -50,7 +50,7 @@ from .support.errors import DivergedError as DivergedError
 from .support.errors import UserError as UserError
 from .training.budget import GradientBudget as GradientBudget
 from .training.export import ModelExport as ModelExport
-from .unlearning.result import Unlearned as Unlearned
+from .unlearning.run import Unlearned as Unlearned
 from .unlearning.unlearn import unlearn as unlearn
 
 __version__: str

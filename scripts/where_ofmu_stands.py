@@ -20,18 +20,18 @@ MOST = 150
 """Per cent that return beyond which a share is not shown."""
 
 
-def places() -> Iterator[tuple[str, Study, list[str]]]:
-    """Where `ofmu` ran: page and experiment by name, the experiment, and scenarios that are one sample."""
+def places() -> Iterator[tuple[str, Study]]:
+    """Where `ofmu` ran: page and experiment by name, and the scenarios that are one sample."""
     for name in PAGES:
         for e in Stored.read(RESULTS / f"data/{name}.json").experiments:
-            for group, scenarios in e.groups.items():
-                if OURS in e.ran(scenarios):
-                    yield f"{name}: {e.name}, {group}", e, scenarios
+            for group, part in e.groups.items():
+                if OURS in part.ran:
+                    yield f"{name}: {e.name}, {group}", part
 
 
-def seeds(e: Study, scenarios: list[str]) -> Entry:
+def seeds(e: Study) -> Entry:
     """How many seeds `ofmu` ran with."""
-    return Entry(str(len({seed for _, seed in e.of(scenarios, OURS)})))
+    return Entry(str(len({seed for _, seed in e.of(OURS)})))
 
 
 def shown(share: Spread) -> Entry:
@@ -39,35 +39,34 @@ def shown(share: Spread) -> Entry:
     return measured(share) if abs(share.mean) <= MOST else Entry("–")
 
 
-def returns(e: Study, scenarios: list[str], method: str, attack: str) -> dict[Replicate, float]:
+def returns(e: Study, method: str, attack: str) -> dict[Replicate, float]:
     """What an attack brings back, in per cent, by replicate."""
-    found = made(e, scenarios, method, attack).items()
+    found = made(e, method, attack).items()
     return {key: 100 * record.returns["value"] for key, record in found if record.returns}
 
 
 def parts() -> Iterator[Table]:
     """What the parts change: `ofmu` less the same without them, seed by seed."""
-    for title, e, scenarios in places():
-        others = [m for m in WITHOUT if m in e.ran(scenarios)]
+    for title, e in places():
+        others = [m for m in WITHOUT if m in e.ran]
         if not others:
             continue
-        forgotten, _ = trade_off(e, scenarios) or ("", "")
-        metrics = [m for m in dict.fromkeys((forgotten, *PARTS)) if e.values(scenarios, OURS, m)]
-        attacks = attacks_of(e, scenarios)
+        forgotten, _ = trade_off(e) or ("", "")
+        metrics = [m for m in dict.fromkeys((forgotten, *PARTS)) if e.values(OURS, m)]
+        attacks = attacks_of(e)
         heads = ["ofmu less", "seeds", *(words(m) for m in metrics), "gradients", *(f"{words(a)} (%)" for a in attacks)]
         table = Table("", title, heads)
         for other in others:
-            line = [Entry(other), seeds(e, scenarios)]
+            line = [Entry(other), seeds(e)]
             for metric in metrics:
-                ours, theirs = (e.values(scenarios, m, metric) for m in (OURS, other))
+                ours, theirs = (e.values(m, metric) for m in (OURS, other))
                 line.append(measured(spread(differences(ours, theirs))))
             work = [
-                {key: run.cost("gradient_evaluations") or 0.0 for key, run in e.of(scenarios, m).items()}
-                for m in (OURS, other)
+                {key: run.cost("gradient_evaluations") or 0.0 for key, run in e.of(m).items()} for m in (OURS, other)
             ]
             line.append(measured(spread(differences(*work))))
             for attack in attacks:
-                ours, theirs = (returns(e, scenarios, m, attack) for m in (OURS, other))
+                ours, theirs = (returns(e, m, attack) for m in (OURS, other))
                 line.append(shown(spread(differences(ours, theirs))))
             table.add(line)
         yield table
@@ -77,15 +76,15 @@ def standing() -> Table:
     """Who forgets and keeps as well as `ofmu` and one of them better, and after whom less returns."""
     heads = ["page", "seeds", "forgotten, kept", "as good in both, better in one", "relearning, ofmu (%)"]
     table = Table("", "Beside the other methods", [*heads, "less comes back after"])
-    for title, e, scenarios in places():
-        pair = trade_off(e, scenarios)
+    for title, e in places():
+        pair = trade_off(e)
         if pair is None:
             continue
-        better = ahead(e, scenarios, pair)[OURS]
-        back = {m: returned(e, scenarios, m, "relearn_forget") for m in e.ran(scenarios)}
+        better = ahead(e, pair)[OURS]
+        back = {m: returned(e, m, "relearn_forget") for m in e.ran}
         less = [m for m, share in back.items() if share.n and share.mean < back[OURS].mean <= MOST]
-        values = [f"{words(x)} {spread_in(e, scenarios, OURS, x).mean:.3g}" for x in pair]
-        line = [title, seeds(e, scenarios), ", ".join(values), ", ".join(better) or "none"]
+        values = [f"{words(x)} {spread_in(e, OURS, x).mean:.3g}" for x in pair]
+        line = [title, seeds(e), ", ".join(values), ", ".join(better) or "none"]
         line += [shown(back[OURS]), ", ".join(less) or ("none" if back[OURS].n else "–")]
         table.add([x if isinstance(x, Entry) else Entry(x) for x in line])
     return table

@@ -35,9 +35,9 @@ def stored(method: str, overlays: set[str]) -> str:
             if experiment.name == VARIED or not own:
                 continue
             last = data.measured[-1]
-            for group, scenarios in experiment.groups.items():
+            for group, part in experiment.groups.items():
                 text += f"**{about}, {group}**, {last.date}, {last.machine}; :doc:`all methods </results/{file}>`.\n\n"
-                text += rows(experiment, scenarios, [BEFORE, RETRAINED, *own], experiment.metrics)
+                text += rows(part, [BEFORE, RETRAINED, *own], experiment.metrics)
     return text
 
 
@@ -48,16 +48,16 @@ def stored_metric(names: list[str]) -> str:
         data = read(file)
         experiment = data.experiments[0]
         columns = [name for name in names if name in experiment.metrics]
-        for group, scenarios in experiment.groups.items() if columns else ():
+        for group, part in experiment.groups.items() if columns else ():
             text += f"**{about}, {group}**, {data.measured[-1].date} (:doc:`more </results/{file}>`):\n\n"
-            text += rows(experiment, scenarios, [*experiment.methods, BEFORE, RETRAINED], columns)
+            text += rows(part, [*experiment.methods, BEFORE, RETRAINED], columns)
     return heading("Stored results") + text if text else ""
 
 
-def rows(experiment: Study, scenarios: list[str], models: Sequence[str], metrics: Sequence[str]) -> str:
+def rows(experiment: Study, models: Sequence[str], metrics: Sequence[str]) -> str:
     """A table with a row a model."""
     found = []
     for model in models:
-        values = [list(experiment.values(scenarios, model, metric).values()) for metric in metrics]
+        values = [list(experiment.values(model, metric).values()) for metric in metrics]
         found.append([model, *(measured(spread(of_all)).text for of_all in values)])
     return table(["", *(f"``{metric}``" for metric in metrics)], found)

@@ -15,12 +15,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import signature
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.metrics.result import Metric
+from ofmu_pl.support.grouping import grouped
 
 
 @dataclass
@@ -77,10 +79,7 @@ Findings = Mapping[str, Sequence[Finding]]  # findings by model, one a seed
 
 def mean_curve(found: Sequence[Finding], least: int = 1) -> dict[Any, float]:
     """Means over seeds by place, of places that so many seeds at least have."""
-    values: dict[Any, list[float]] = {}
-    for finding in found:
-        for place, y in zip(finding.x, finding.y, strict=True):
-            values.setdefault(place, []).append(y)
+    values = grouped(chain.from_iterable(zip(f.x, f.y, strict=True) for f in found))
     return {place: float(np.mean(ys)) for place, ys in values.items() if len(ys) >= least}
 
 

@@ -17,9 +17,9 @@ from ofmu_pl.attacks.attacked import Attacked, of_models, of_run, runs_below
 from ofmu_pl.attacks.base import Attack, Finding
 from ofmu_pl.attacks.subject import Subject, usable_device
 from ofmu_pl.attacks.summary import summary
-from ofmu_pl.attacks.table import print_attacks
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.evaluation.attacked import parts
+from ofmu_pl.evaluation.table import print_attacks
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.escapes import say, visible
 from ofmu_pl.support.files import file_hash, leads_out, replacing

@@ -79,7 +79,6 @@ class Stages:
         self.folder, self.manifest, self.grid, self.pool, self.live, self.fit = folder, manifest, grid, pool, live, fit
         self.ended: dict[str, str | None] = {}  # the sentence of a failure, or None, by key of a run that has ended
         self.not_compared: dict[str, str] = {}  # the sentence of a failure, by folder of a comparison
-        self._places: dict[str, list[Place]] = {}
 
     def everything(self) -> None:
         """Run all stages."""
@@ -119,7 +118,7 @@ class Stages:
         self._more_jobs(list(jobs.values()))
         methods: dict[str, list[Cell]] = {}
         for place, job in jobs.items():
-            self.manifest.attacked(place, self.ended[job.key])
+            self.manifest.cells[place].attack_error = self.ended[job.key]
             if job.record is not None:
                 methods.setdefault("/".join(place[1:3]), []).append(ready[place])
         together = {m: self._attack_job(name, m, runs) for m, runs in methods.items() if len(runs) >= FEWEST}
@@ -182,14 +181,14 @@ class Stages:
                 choices = {m: self._setting(name, m, scenario, settings) for m in e.methods}
                 for seed, (method, choice) in product(e.seeds, choices.items()):
                     place = (name, scenario, method, seed)
+                    record = self.manifest.cells[place]
                     if isinstance(choice, str):
-                        self.manifest.end(place, choice)
+                        record.status, record.error = "failed", choice
                         continue
                     cell = found[place] = self.grid.run(name, method, scenario, seed, choice)
-                    self.manifest.place(place, cell.folder)
-                    self._places.setdefault(cell.key, []).append(place)
+                    self.manifest.place(place, cell.key, cell.folder)
                     if cell.key in self.ended:
-                        self.manifest.end(place, self.ended[cell.key])
+                        self.manifest.end(cell.key, self.ended[cell.key])
         self.live.expect(len({cell.key for cell in found.values() if cell.key not in self.ended}) - self.grid.size)
         self.manifest.write()
         return found
@@ -235,9 +234,7 @@ class Stages:
     def _end(self, job: Job, sentence: str | None, fresh: bool) -> None:
         self.ended[job.key] = sentence
         record = job.record
-        self.manifest.made(job.key, sentence, None if record is None else record.seconds)
-        for place in self._places.get(job.key, []):
-            self.manifest.end(place, sentence)
+        self.manifest.end(job.key, sentence, None if record is None else record.seconds)
         if fresh:
             self.manifest.write()
             self.live.show(str(job.place.relative_to(self.folder)), sentence)

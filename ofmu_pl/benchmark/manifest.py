@@ -1,7 +1,7 @@
 """``benchmark.json``: what was asked for, what was chosen, and where each run is; rewritten whenever one ends."""
 
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -29,18 +29,17 @@ class Manifest:
     """The state of a benchmark; of one that is started again, what was known of the runs that are asked for as before.
 
     Attributes:
-        experiments: What is written of each, by name, but for its runs and the models that were made for it.
+        experiments: What is written of each, by name.
+        cells: The record of each run that is reported, by its place.
     """
 
     def __init__(self, name: str, folder: Path, experiments: dict[str, Planned]) -> None:
         self.name, self.path = name, folder / MANIFEST
-        self.experiments = {name: _record(e) for name, e in experiments.items()}
-        self._made: dict[tuple[str, str], dict[str, MadeRecord]] = {}  # by experiment and name, then by key
-        self._cells: dict[Place, CellRecord] = {}
-        for experiment, e in experiments.items():
-            for scenario, method, seed in product(e.scenarios, e.methods, e.seeds):
-                folder_of = f"{experiment}/{scenario}/{method}/seed_{seed}"
-                self._cells[experiment, scenario, method, seed] = CellRecord(scenario, method, seed, folder_of)
+        self.experiments = {name: _record(name, e) for name, e in experiments.items()}
+        self.cells: dict[Place, CellRecord] = {}
+        for experiment, e in self.experiments.items():
+            self.cells |= {(experiment, c.scenario, c.method, c.seed): c for c in e.cells}
+        self._runs: dict[str, list[CellRecord | MadeRecord]] = {}  # by key of a run what rests on it
         if self.path.is_file():
             with suppress(UserError):  # a file that cannot be read is written anew
                 self._remember(BenchmarkRecord.read(self.path))
@@ -52,10 +51,10 @@ class Manifest:
         for name in self.experiments.keys() & before.experiments.keys():
             now, then = self.experiments[name], before.experiments[name]
             for cell in then.cells:
-                place = (name, cell.scenario, cell.method, cell.seed)
-                if place not in self._cells or cell.status != "finished" or _asked(now, cell) != _asked(then, cell):
+                own = self.cells.get((name, cell.scenario, cell.method, cell.seed))
+                if own is None or cell.status != "finished" or _asked(now, cell) != _asked(then, cell):
                     continue
-                self._cells[place] = replace(cell, attack_error=None)
+                own.folder, own.status = cell.folder, cell.status
                 searched = then.methods[cell.method].searched
                 if cell.scenario in searched:
                     now.methods[cell.method].searched[cell.scenario] = searched[cell.scenario]
@@ -64,33 +63,28 @@ class Manifest:
         """By scenario ``choice``, ``scores`` by candidate, and ``of`` where they are another experiment's."""
         return self.experiments[experiment].methods[method].searched
 
-    def place(self, place: Place, folder: str) -> None:
+    def place(self, place: Place, key: str, folder: str) -> None:
         """Say where a run is: two places may share one."""
-        self._cells[place] = replace(self._cells[place], folder=folder)
-
-    def end(self, place: Place, error: str | None) -> None:
-        """A run has finished or failed."""
-        status = "finished" if error is None else "failed"
-        self._cells[place] = replace(self._cells[place], status=status, error=error)
+        self.cells[place].folder = folder
+        self._runs.setdefault(key, []).append(self.cells[place])
 
     def prepare(self, experiment: str, name: str, key: str, folder: str) -> None:
         """Say where a model is made that runs of an experiment need."""
-        self._made.setdefault((experiment, name), {})[key] = MadeRecord(folder)
+        made = self.experiments[experiment].prepare[name].made
+        if all(known.folder != folder for known in made):
+            made.append(MadeRecord(folder))
+            self._runs.setdefault(key, []).append(made[-1])
 
-    def made(self, key: str, error: str | None, seconds: float | None) -> None:
+    def end(self, key: str, error: str | None, seconds: float | None = None) -> None:
         """A run has finished or failed, which may have made a model that others need."""
-        for records in self._made.values():
-            if key in records:
-                status = "failed" if error else "finished"
-                records[key] = replace(records[key], status=status, error=error, seconds=seconds)
-
-    def attacked(self, place: Place, error: str | None) -> None:
-        """Say what became of the attacks on a run."""
-        self._cells[place] = replace(self._cells[place], attack_error=error)
+        for record in self._runs.get(key, []):
+            record.status, record.error = "finished" if error is None else "failed", error
+            if isinstance(record, MadeRecord):
+                record.seconds = seconds or record.seconds
 
     def failures(self) -> dict[str, str]:
         """Sentences by folder of the run."""
-        cells = self._cells.values()
+        cells = self.cells.values()
         found = {cell.folder: cell.error for cell in cells if cell.error is not None}
         found |= {f"attacks on {cell.folder}": cell.attack_error for cell in cells if cell.attack_error is not None}
         for name, e in self.experiments.items():
@@ -99,28 +93,26 @@ class Manifest:
 
     def write(self) -> None:
         """Replace the file that was written before."""
-        experiments = {}
-        for name, e in self.experiments.items():
-            cells = [cell for place, cell in self._cells.items() if place[0] == name]
-            prepare = {p: replace(x, made=list(self._made.get((name, p), {}).values())) for p, x in e.prepare.items()}
-            experiments[name] = replace(e, cells=cells, prepare=prepare)
         BenchmarkRecord(
             name=self.name,
             version=__version__,
             results_version=RESULTS_VERSION,
             date=datetime.now(UTC).isoformat(timespec="seconds"),
-            experiments=experiments,
+            experiments=self.experiments,
         ).write(self.path)
 
 
-def _record(e: Planned) -> ExperimentRecord:
+def _record(name: str, e: Planned) -> ExperimentRecord:
     """An experiment as it was asked for."""
     shared = {f.name: getattr(e, f.name) for f in fields(Experiment)} | {"attacks": list(files(e.attacks))}
     return ExperimentRecord(
         **shared,
         methods={name: MethodRecord(m.overlay, m.options) for name, m in e.methods.items()},
         prepare={name: PreparedRecord(p.base, p.gives, p.options, list(p.each)) for name, p in e.prepare.items()},
-        cells=[],
+        cells=[
+            CellRecord(scenario, method, seed, f"{name}/{scenario}/{method}/seed_{seed}")
+            for scenario, method, seed in product(e.scenarios, e.methods, e.seeds)
+        ],
     )
 
 

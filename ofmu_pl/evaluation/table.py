@@ -1,4 +1,4 @@
-"""The table at the end of a run."""
+"""The tables at the end of a run and of attacks, on a terminal."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -8,6 +8,8 @@ from rich.table import Table
 
 from ofmu_pl.metrics.nearness import in_words
 from ofmu_pl.metrics.result import GROUPS, MetricResult
+from ofmu_pl.support.records.models import HELD_OUT, MODELS
+from ofmu_pl.support.records.results import AttacksRecord
 from ofmu_pl.support.terminal import console, padding
 
 Metrics = dict[str, MetricResult]
@@ -33,11 +35,7 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
     measured = [name for name in columns if name not in ("before", "retrained")]
     judged, alone = columns[measured[-1]], len(measured) == 1
     on = console()
-    table = left_table(title, remark)
-    table.add_column("metric", overflow="fold")  # names that are cut may be the same
-    table.add_column("better", justify="center")
-    for name in columns:
-        table.add_column(name, justify="right", style="bold" if name in measured else None, no_wrap=True)
+    table = models_table(title, remark, "metric", {name: name in measured for name in columns})
     if alone:
         table.add_column("goal", justify="right", no_wrap=True)
         table.add_column("95 % interval", justify="right", style="dim", min_width=9)  # an end of it in a line
@@ -69,10 +67,51 @@ def _in_short(before: Metrics, after: Metrics) -> Iterator[str]:
     yield from in_words(after, before)
 
 
-def left_table(title: str, caption: str | None) -> Table:
-    """A table whose title and caption begin where it begins."""
+def print_attacks(title: str, record: AttacksRecord) -> None:
+    """Print what attacks found, model by model."""
+    notes = record.all_remarks
+    for name, a in record.attacks.items():
+        notes += [f"{name}, {model}: {why}" for model, why in a.broken.items()]
+    shares = {name: a.returns["value"] for name, a in record.attacks.items() if a.returns.get("interval")}
+    if shares:
+        worst = max(shares, key=shares.__getitem__)
+        notes.append(f"Most comes back by {worst}: {shares[worst]:z.0%} of the way to the target.")
+    notes.append("returns: 0, as the retrained model (or held-out rows); 1, as if nothing had been forgotten.")
+    held_out = [HELD_OUT] if any(HELD_OUT in a.metrics for a in record.attacks.values()) else []
+    models = {model: model == MODELS[0] for model in (*MODELS, *held_out)}
+    table = models_table(f"Attacks on {title}", "\n".join(notes), "found by", models)
+    table.add_column("95 % interval", justify="right", style="dim", min_width=9)
+    table.add_column("returns", justify="right", style="bold")
+    table.add_column("seconds", justify="right", style="dim", no_wrap=True)
+    for a in record.attacks.values():
+        for name, entry in a.metrics[MODELS[0]].items():
+            values = [a.metrics.get(model, {}).get(name, {}).get("value") for model in models]
+            first = name == a.found
+            arrow = "↑" if entry["higher_is_better"] else "↓"
+            table.add_row(
+                name,
+                f"{arrow} to retrained" if entry.get("target") is not None else arrow,
+                *("" if value is None else figure(value) for value in values),
+                between(entry.get("interval")),
+                f"{a.returns['value']:z.0%}" + _share(a.returns.get("interval")) if first and a.returns else "",
+                f"{sum(a.seconds.values()):.0f}" if first else "",
+            )
+        table.add_section()
+    console().print(table)
+
+
+def _share(ends: Sequence[float] | None) -> str:
+    return "" if ends is None else f" ({ends[0]:z.0%} to {ends[1]:z.0%})"
+
+
+def models_table(title: str, caption: str | None, rows: str, models: dict[str, bool]) -> Table:
+    """A table with a column a model, which may be bold; its title and caption begin where it begins."""
     table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, title_style="bold", padding=padding(console()))
     table.title_justify = table.caption_justify = "left"
+    table.add_column(rows, overflow="fold")  # names that are cut may be the same
+    table.add_column("better", justify="center")
+    for name, bold in models.items():
+        table.add_column(name, justify="right", style="bold" if bold else None, no_wrap=True)
     return table
 
 

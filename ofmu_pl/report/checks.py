@@ -4,6 +4,7 @@ import json
 from collections import Counter
 
 from ofmu_pl.report.runs import Replicate, StudiedRun, Study
+from ofmu_pl.support.grouping import grouped
 
 
 def belonging(name: str, runs: list[StudiedRun], problems: list[str]) -> list[StudiedRun]:
@@ -37,10 +38,8 @@ def _not_finished(experiment: Study) -> list[str]:
     """One sentence for all runs that have not ended, one a method and scenario for those that broke."""
     waiting = [r for r in experiment.runs if r.results is None and r.error is None and r.status == "unfinished"]
     found = [f"{len(waiting)} of {len(experiment.runs)} runs have not ended yet."] if waiting else []
-    broken: dict[tuple[str, str, str], list[StudiedRun]] = {}
-    for run in experiment.runs:
-        if run.results is None and run not in waiting:
-            broken.setdefault((run.scenario, run.method, run.status), []).append(run)
+    others = [r for r in experiment.runs if r.results is None and r not in waiting]
+    broken = grouped(((r.scenario, r.method, r.status), r) for r in others)
     for (scenario, method, status), runs in broken.items():
         seeds = ", ".join(str(r.seed) for r in runs)
         of = f" (seed {runs[0].seed}'s words)" if len({r.error for r in runs}) > 1 else ""

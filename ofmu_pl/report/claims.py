@@ -22,6 +22,8 @@ POINTS = 6
 Verdict = Literal["reproduced", "contradicted", "not decidable"]
 Found = tuple[str, Verdict, str]
 """The paper's words, what came out, and the numbers that decide."""
+ByGrid = dict[float | None, dict[float, dict[int, float]]]
+"""Values by rho, T and seed."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,9 @@ def claims(experiment: Study) -> list[Claim]:
 def _significance(experiment: Study) -> Iterator[Found]:
     text = f"OFMU's improvements over the baselines are statistically significant (p < {LEVEL})."
     tests = []
-    for scenarios in experiment.groups.values():
-        for metric in dict.fromkeys(map(experiment.tested, experiment.columns(scenarios))):
-            tests += compare(experiment, scenarios, metric)
+    for group in experiment.groups.values():
+        for metric in dict.fromkeys(map(group.tested, group.columns)):
+            tests += compare(group, metric)
     if not tests:
         yield text, "not decidable", "No other method shares a seed with ours."
         return
@@ -76,8 +78,7 @@ def _gain(experiment: Study, variant: str, metric: str) -> list[float]:
     if metric == HARD:
         cosines = alignment(experiment)["hardest"]
         return differences(cosines.get(experiment.ours or "", {}), cosines.get(variant, {}))
-    scenarios = list(experiment.scenarios)
-    return differences(*(merit(experiment, scenarios, m, metric) for m in (experiment.ours or "", variant)))
+    return differences(*(merit(experiment, m, metric) for m in (experiment.ours or "", variant)))
 
 
 def _ablation(experiment: Study) -> Iterator[Found]:
@@ -101,11 +102,11 @@ def _ablation(experiment: Study) -> Iterator[Found]:
     yield text, _verdict(nowhere_behind and 1 in ways, -1 in ways), f"{experiment.ours} minus {found}."
 
 
-def _by_grid(experiment: Study, metric: str) -> dict[float | None, dict[float, dict[int, float]]]:
+def _by_grid(experiment: Study, metric: str) -> ByGrid:
     """Values by rho, T and seed; scenarios are grid points, so seeds pair them."""
-    found: dict[float | None, dict[float, dict[int, float]]] = {}
+    found: ByGrid = {}
     for (scenario, method), (t, rho) in grid(experiment).items():
-        for (_, seed), value in experiment.values([scenario], method, metric).items():
+        for (_, seed), value in experiment.part(scenario).values(method, metric).items():
             if t is not None:
                 found.setdefault(rho, {}).setdefault(t, {})[seed] = value
     return {rho: dict(sorted(by_t.items())) for rho, by_t in found.items() if len(by_t) > 1}
@@ -118,12 +119,9 @@ def _sweep(experiment: Study) -> Iterator[Found]:
     shown = sweep_panels(experiment)
     forgetting = _by_grid(experiment, shown[0]) if shown else {}
     if not forgetting:
+        why = "No two values of model.inner_steps have finished runs with one upper.rho_0."
         for text in (rising, stable, damped):
-            yield (
-                text,
-                "not decidable",
-                "No two values of model.inner_steps have finished runs with one upper.rho_0.",
-            )
+            yield text, "not decidable", why
         return
     sign, name = -1 if shown[0] == "forget_Q_A_Prob" else 1, words(shown[0])
     steps: list[list[float]] = []
@@ -148,12 +146,7 @@ def _sweep(experiment: Study) -> Iterator[Found]:
     yield damped, judged([d]), f"{why}."
 
 
-def _stability(
-    experiment: Study,
-    text: str,
-    shown: list[str],
-    forgetting: dict[float | None, dict[float, dict[int, float]]],
-) -> Found:
+def _stability(experiment: Study, text: str, shown: list[str], forgetting: ByGrid) -> Found:
     """Range over T of utility against that of forgetting, both in one unit, averaged over rho, seed by seed."""
     if len(shown) < 2:
         return text, "not decidable", "No metric of utility is in the results."

@@ -142,8 +142,6 @@ class Reader:
             note=note,
             metrics=default_metrics(runs),
             ours="ofmu" if "ofmu" in methods else next(iter(of_ofmu), None),
-            gradients=None,
-            base=None,
             scenarios={r.scenario: {} for r in runs},
             seeds=sorted({r.seed for r in runs}),
             methods=methods,

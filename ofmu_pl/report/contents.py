@@ -1,7 +1,7 @@
 """The tables of an experiment."""
 
 import math
-from itertools import chain
+from itertools import chain, product
 
 from ofmu_pl.report.attacks import across_table, attack_table, cost_table, found_table
 from ofmu_pl.report.derived import COSTS, UNIT_OF_COST, alignment, costs, difficulty, grid
@@ -23,31 +23,28 @@ def tables(experiment: Study) -> list[Table]:
     if experiment.requests is not None:
         return requests_tables(experiment, experiment.requests)
     found = [_grid(experiment)] if experiment.kind in GRIDS else []
-    if experiment.kind not in GRIDS and experiment.columns():
-        for name, scenarios in experiment.groups.items():
-            comparisons = {m: compare(experiment, scenarios, m) for m in experiment.columns(scenarios)}
-            found += [results(experiment, name, scenarios, comparisons), equal_forgetting(experiment, name, scenarios)]
-            found += [_membership(experiment, name, scenarios), _tests(experiment, name, comparisons)]
-            found.append(_others(experiment, name, scenarios))
+    if experiment.kind not in GRIDS and experiment.columns:
+        for group in experiment.groups.values():
+            comparisons = {m: compare(group, m) for m in group.columns}
+            found += [results(group, comparisons), equal_forgetting(group), _membership(group)]
+            found += [_tests(group, comparisons), _others(group)]
     if experiment.kind == "cost":
-        found += [_costs(experiment, name, scenarios) for name, scenarios in experiment.groups.items()]
+        found += map(_costs, experiment.groups.values())
     found += [_difficulty(experiment), _alignment(experiment)]
     return [t for t in found if t.rows] + beside(experiment)
 
 
 def attack_tables(experiment: Study) -> list[Table]:
     """What returns under attack, and what attacks on single rows found, tables of each group of scenarios."""
-    found = []
-    for name, group in experiment.groups.items():
-        made = [make(experiment, name, group) for make in (attack_table, found_table, cost_table, across_table)]
-        found += [table for table in made if table.rows]
-    return found
+    kinds = (attack_table, found_table, cost_table, across_table)
+    made = [make(group) for group, make in product(experiment.groups.values(), kinds)]
+    return [table for table in made if table.rows]
 
 
-def _tests(experiment: Study, name: str, comparisons: dict[str, list[Comparison]]) -> Table:
+def _tests(experiment: Study, comparisons: dict[str, list[Comparison]]) -> Table:
     table = Table(
-        f"{experiment.name}-{name}-tests",
-        f"{experiment.title}, {name}: {experiment.ours} against each method, paired by seed",
+        f"{experiment.name}-tests",
+        f"{experiment.title}: {experiment.ours} against each method, paired by seed",
         ["metric", "against", "n", "difference", "p (t)", "p (t, Holm)", "p (sign flips)", "least possible", "verdict"],
         notes=[
             "difference: how much nearer to the target (or higher, of metrics where higher is better, or lower) "
@@ -67,39 +64,38 @@ def _tests(experiment: Study, name: str, comparisons: dict[str, list[Comparison]
     return table
 
 
-def _metrics(experiment: Study, scenarios: list[str], attacks: bool) -> list[str]:
+def _metrics(experiment: Study, attacks: bool) -> list[str]:
     """All metrics that are no column, those of attackers or the others."""
-    runs = [r for r in experiment.finished if r.scenario in scenarios]
-    every = dict.fromkeys(chain.from_iterable(r.side("metrics") for r in runs))
-    left = [m for m in every if m not in experiment.columns(scenarios)]
+    every = dict.fromkeys(chain.from_iterable(r.side("metrics") for r in experiment.finished))
+    left = [m for m in every if m not in experiment.columns]
     return [m for m in left if (experiment.declared(m).group == "attacks") == attacks]
 
 
-def _membership(experiment: Study, name: str, scenarios: list[str]) -> Table:
+def _membership(experiment: Study) -> Table:
     """What attackers who guess which rows were trained on find, where the main table leaves it out."""
-    metrics = _metrics(experiment, scenarios, attacks=True)
-    title = f"{experiment.title}, {name}: what attackers can tell who guess which rows the model was trained on"
-    table = Table(f"{experiment.name}-{name}-membership", title, ["method", *(head(experiment, m) for m in metrics)])
+    metrics = _metrics(experiment, attacks=True)
+    title = f"{experiment.title}: what attackers can tell who guess which rows the model was trained on"
+    table = Table(f"{experiment.name}-membership", title, ["method", *(head(experiment, m) for m in metrics)])
     for method in (BEFORE, RETRAINED, *experiment.methods):
-        found = [spread_in(experiment, scenarios, method, m) for m in metrics]
+        found = [spread_in(experiment, method, m) for m in metrics]
         if any(s.n for s in found):
             table.add([Entry(method), *map(measured, found)])
     return table
 
 
-def _others(experiment: Study, name: str, scenarios: list[str]) -> Table:
+def _others(experiment: Study) -> Table:
     """Every metric that is no column and no attack's (``_membership``), a line each."""
-    models = [m for m in (BEFORE, RETRAINED, *experiment.methods) if experiment.of(scenarios, m)]
-    title = f"{experiment.title}, {name}: all other metrics"
-    table = Table(f"{experiment.name}-{name}-others", title, ["metric", *models], folded=True)
-    for metric in _metrics(experiment, scenarios, attacks=False):
-        cells = [measured(spread_of(experiment.entries(scenarios, m, metric).values())) for m in models]
+    models = [m for m in (BEFORE, RETRAINED, *experiment.methods) if experiment.of(m)]
+    title = f"{experiment.title}: all other metrics"
+    table = Table(f"{experiment.name}-others", title, ["metric", *models], folded=True)
+    for metric in _metrics(experiment, attacks=False):
+        cells = [measured(spread_of(experiment.entries(m, metric).values())) for m in models]
         table.add([Entry(head(experiment, metric)), *cells])
     return table
 
 
 def _grid(experiment: Study) -> Table:
-    columns = experiment.columns()
+    columns = experiment.columns
     heads = ["scenario", "method", "T", "ρ", *(head(experiment, m) for m in columns), "runs"]
     over = ": mean ± standard deviation over seeds" if experiment.replicated else ""
     note = "T: inner steps (model.inner_steps); ρ: first penalty parameter (upper.rho_0; upper.gamma makes it grow)."
@@ -108,17 +104,20 @@ def _grid(experiment: Study) -> Table:
     for (scenario, method), point in grid(experiment).items():
         if (scenario, method) in ran:
             line = [Entry(scenario), Entry(method), *(Entry("" if x is None else f"{x:g}") for x in point)]
-            line += [measured(spread_in(experiment, [scenario], method, m)) for m in columns]
-            table.add([*line, Entry(runs_of(experiment, [scenario], method))])
+            part = experiment.part(scenario)
+            line += [measured(spread_in(part, method, m)) for m in columns]
+            table.add([*line, Entry(runs_of(part, method))])
     return table
 
 
-def _costs(experiment: Study, name: str, scenarios: list[str]) -> Table:
-    title = f"{experiment.title}, {name}: costs as multiples of {UNIT_OF_COST}"
+def _costs(experiment: Study) -> Table:
+    title = f"{experiment.title}: costs as multiples of {UNIT_OF_COST}"
     note = "An iteration of OFMU has T inner steps and an outer one; what the paper calls a step is not said."
-    table = Table(f"{experiment.name}-{name}-costs", title, ["method", *COSTS.values()], notes=[note])
+    table = Table(
+        f"{experiment.name}-costs", title, ["method", *(called for called, _, _ in COSTS.values())], notes=[note]
+    )
     for method in experiment.methods:
-        values = costs(experiment, scenarios, method)
+        values = costs(experiment, method)
         if any(values.values()):
             found = [measured(spread(values[k].values())) for k in COSTS]
             table.add([Entry(method), *found], method == experiment.ours)

@@ -16,33 +16,31 @@ RHO_0: Names = ("model.upper.rho_0", "model.rho_0")
 UNIT_OF_COST = "grad_ascent"
 """The method that costs are given as multiples of."""
 COSTS = {
-    "time_over_GA_step": "time an iteration",
-    "peak_memory_over_GA": "peak memory",
-    "gradients_over_GA_step": "gradients an iteration",
+    "time_over_GA_step": ("time an iteration", "training_seconds", True),
+    "peak_memory_over_GA": ("peak memory", "peak_memory_bytes", False),
+    "gradients_over_GA_step": ("gradients an iteration", "gradient_evaluations", True),
 }
+"""What each is called, the cost, and whether it is divided by iterations."""
 Place = tuple[str, int, int]
 """Scenario or method, seed, place."""
 LONGEST = 100_000
 """Iterations of a curve that are read; runs write a thousand."""
 
 
-def costs(experiment: Study, scenarios: list[str], method: str) -> dict[str, dict[Replicate, float]]:
+def costs(experiment: Study, method: str) -> dict[str, dict[Replicate, float]]:
     """Ratios to the gradient-ascent run of the same replicate, by name and replicate.
 
     ``time_over_GA_step`` and ``gradients_over_GA_step`` are training seconds and gradients divided by outer iterations,
     ``peak_memory_over_GA`` the peaks of the whole runs.
     """
-    ours, unit = experiment.of(scenarios, method), experiment.of(scenarios, UNIT_OF_COST)
+    ours, unit = experiment.of(method), experiment.of(UNIT_OF_COST)
     found: dict[str, dict[Replicate, float]] = {name: {} for name in COSTS}
     for key in sorted(ours.keys() & unit.keys()):
         a, b = ours[key], unit[key]
         steps = [number(run.fact("steps")) or 0.0 for run in (a, b)]
-        for name, (cost, per) in {
-            "time_over_GA_step": ("training_seconds", steps),
-            "peak_memory_over_GA": ("peak_memory_bytes", [1.0, 1.0]),
-            "gradients_over_GA_step": ("gradient_evaluations", steps),
-        }.items():
+        for name, (_, cost, by_step) in COSTS.items():
             x, y = a.cost(cost), b.cost(cost)
+            per = steps if by_step else [1.0, 1.0]
             if x is not None and y and all(per):
                 found[name][key] = (x / per[0]) / (y / per[1])
     return found
@@ -98,7 +96,7 @@ def sweep_panels(experiment: Study) -> list[str]:
         ("forget_quality_D", "forget_quality", "avg_gap"),
     )
     found = [next(filter(experiment.entry, names), None) for names in wanted]
-    return [m for m in found if m] if all(found) else experiment.columns()[:3]
+    return [m for m in found if m] if all(found) else experiment.columns[:3]
 
 
 def curve(run: StudiedRun, name: str) -> np.ndarray:
@@ -132,20 +130,20 @@ def norms(experiment: Study) -> dict[float, dict[Place, np.ndarray]]:
     return dict(sorted(found.items()))
 
 
-def published_as(experiment: Study, scenarios: list[str], method: str, metric: str) -> Spread:
+def published_as(experiment: Study, method: str, metric: str) -> Spread:
     """The spread over replicates of a metric, score, cost or analysis under its name in ``published.csv``."""
     thirds = {"cosine_easy": "easiest", "cosine_hard": "hardest"}
     if metric == "overall":
-        found = overall(experiment, scenarios).get(method, {})
+        found = overall(experiment).get(method, {})
     elif metric in COSTS:
-        found = costs(experiment, scenarios, method)[metric]
+        found = costs(experiment, method)[metric]
     elif metric in thirds:
         return spread(alignment(experiment)[thirds[metric]].get(method, {}).values())
     elif metric == "spearman_udi_mu_drop":
         known = difficulty(experiment)[1].get(method)
         return spread([known["rho"]] if known else [])
     else:
-        found = experiment.values(scenarios, method, metric)
+        found = experiment.values(method, metric)
     return spread(found.values())
 
 

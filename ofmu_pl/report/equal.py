@@ -41,24 +41,24 @@ def course(run: StudiedRun, forgotten: str, kept: str) -> list[Point]:
     return known if any(when not in ("start", "end") for when, _, _ in known) else []
 
 
-def equal_forgetting(experiment: Study, name: str, scenarios: list[str]) -> Table:
+def equal_forgetting(experiment: Study) -> Table:
     """A row a method: what it keeps at the end, and where its forgetting last was the retrained model's.
 
     The pair of metrics is the first of ``PAIRS`` that some run has along its way; without one there are no rows.
     """
     courses = {}
     for pair in PAIRS:
-        courses = {m: _courses(experiment, scenarios, m, pair) for m in experiment.ran(scenarios)}
+        courses = {m: _courses(experiment, m, pair) for m in experiment.ran}
         if any(courses.values()):
             break
     x, y = map(words, pair)
-    title = f"{experiment.title}, {name}: {y} at the retrained model's {x}"
+    title = f"{experiment.title}: {y} at the retrained model's {x}"
     heads = ["method", f"{x} at the end", f"{y} at the end", f"{y} at equal forgetting", "reached by", "between steps"]
-    table = Table(f"{experiment.name}-{name}-equal", title, heads)
+    table = Table(f"{experiment.name}-equal", title, heads)
     for method in (RETRAINED, *courses) if any(courses.values()) else ():
         found = [crossing(points, level) for points, level in courses.get(method, [])]
         reached = [at for at in found if at is not None]
-        ends = [measured(spread_in(experiment, scenarios, method, metric)) for metric in pair]
+        ends = [measured(spread_in(experiment, method, metric)) for metric in pair]
         if method == RETRAINED:
             table.add([Entry(method), *ends, ends[1], Entry(), Entry()])
             table.line()
@@ -77,10 +77,8 @@ def equal_forgetting(experiment: Study, name: str, scenarios: list[str]) -> Tabl
     return table
 
 
-def _courses(
-    experiment: Study, scenarios: list[str], method: str, pair: tuple[str, str]
-) -> list[tuple[list[Point], float]]:
+def _courses(experiment: Study, method: str, pair: tuple[str, str]) -> list[tuple[list[Point], float]]:
     """Courses of a method's runs, with the level of the retrained model of each."""
-    runs = experiment.of(scenarios, method).values()
+    runs = experiment.of(method).values()
     found = [(course(run, *pair), run.value(pair[0], RETRAINED)) for run in runs]
     return [(points, level) for points, level in found if points and level is not None]

@@ -10,6 +10,7 @@ from ofmu_pl.report.derived import BETA, RHO_0, Names, option, published_as
 from ofmu_pl.report.runs import Study
 from ofmu_pl.report.statistics import Spread
 from ofmu_pl.report.tables import Entry, Table, figure, measured
+from ofmu_pl.support.grouping import grouped
 from ofmu_pl.support.records.models import BEFORE, RETRAINED
 
 PLAIN = ("anchored", "plausible", "trivial")
@@ -79,14 +80,15 @@ def without(experiment: Study, names: Names) -> str | None:
     return next((m for m in variants if m != experiment.ours), None)
 
 
-def our_scenarios(experiment: Study, setting: str, metric: str = "") -> list[str] | None:
+def our_group(experiment: Study, setting: str, metric: str = "") -> Study | None:
     """The group of scenarios that a setting or a metric of ours names, or the only one there is.
 
     ``None`` where that is not clear.
     """
     parts = [*setting.split("/"), *metric.split("_")]
-    named = [scenarios for name, scenarios in experiment.groups.items() if name in parts]
-    return next(iter(named or (experiment.groups.values() if len(experiment.groups) == 1 else [])), None)
+    groups = experiment.groups
+    named = [group for name, group in groups.items() if name in parts]
+    return next(iter(named or (groups.values() if len(groups) == 1 else [])), None)
 
 
 def our_metric(p: Published) -> tuple[str, float]:
@@ -100,18 +102,15 @@ def our_metric(p: Published) -> tuple[str, float]:
 
 def beside(experiment: Study) -> list[Table]:
     """One table for each setting of the paper's labels: each published number with ours behind it."""
-    groups: dict[tuple[str, str], list[Published]] = {}
-    for p in published():
-        if p.paper in experiment.paper:
-            groups.setdefault((p.paper, p.setting), []).append(p)
+    groups = grouped(((p.paper, p.setting), p) for p in published() if p.paper in experiment.paper)
     return [_table(experiment, label, setting, rows) for (label, setting), rows in groups.items()]
 
 
 def _table(experiment: Study, label: str, setting: str, rows: list[Published]) -> Table:
     metrics = list(dict.fromkeys(p.metric for p in rows))
-    groups = {p.metric: our_scenarios(experiment, setting, our_metric(p)[0]) for p in rows}
-    unclear = [metric for metric, s in groups.items() if s is None]
-    named = sorted(set().union(*filter(None, groups.values())))
+    groups = {p.metric: our_group(experiment, setting, our_metric(p)[0]) for p in rows}
+    unclear = [metric for metric, group in groups.items() if group is None]
+    named = sorted(set().union(*(group.scenarios for group in groups.values() if group is not None)))
     reasons: dict[str, str] = {}
     who = ", ".join(named) if len(named) < 4 else f"{len(named)} scenarios"
     title = f"Published, {label}, {setting}" + (f", beside ours ({who})" if named else "")
@@ -127,7 +126,7 @@ def _table(experiment: Study, label: str, setting: str, rows: list[Published]) -
         line = [Entry(method if own in (None, method) else f"{method} ({own})")]
         for metric in metrics:
             p = by_place.get((method, metric))
-            line += [_printed(p, reasons), _ours(experiment, p, groups[metric], own)] if p else [Entry(), Entry()]
+            line += [_printed(p, reasons), _ours(groups[metric], p, own)] if p else [Entry(), Entry()]
         table.add(line, own is not None and own == experiment.ours)
     if experiment.note:
         table.note(f"Not comparable, another model, data or scale: {experiment.note}")
@@ -156,9 +155,9 @@ def _printed(p: Published, reasons: dict[str, str]) -> Entry:
     return Entry(text, small, numbers, struck=True, mark=letter)
 
 
-def _ours(experiment: Study, p: Published, scenarios: list[str] | None, name: str | None) -> Entry:
+def _ours(group: Study | None, p: Published, name: str | None) -> Entry:
     metric, factor = our_metric(p)
-    if not scenarios or not name:
+    if group is None or not name:
         return Entry("–")
-    s = published_as(experiment, scenarios, name, metric)
+    s = published_as(group, name, metric)
     return measured(Spread(s.n, *(factor * x for x in (s.mean, s.std, s.low, s.high))))

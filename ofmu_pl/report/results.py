@@ -44,9 +44,9 @@ def head(experiment: Study, metric: str) -> str:
     return f"{words(metric)} {arrow}" + (" (%)" if declared.unit == "%" else "")
 
 
-def runs_of(experiment: Study, scenarios: list[str], method: str) -> str:
+def runs_of(experiment: Study, method: str) -> str:
     """How many runs finished, and what became of the others."""
-    cells = [r for r in experiment.runs if r.method == method and r.scenario in scenarios]
+    cells = [r for r in experiment.runs if r.method == method]
     left = [r for r in cells if r.results is None]
     if not left:
         return str(len(cells))
@@ -57,44 +57,44 @@ def _became(run: StudiedRun) -> str:
     return "diverged" if run.status == "failed" and "diverged" in (run.error or "") else run.status
 
 
-def results(experiment: Study, name: str, scenarios: list[str], comparisons: dict[str, list[Comparison]]) -> Table:
+def results(experiment: Study, comparisons: dict[str, list[Comparison]]) -> Table:
     """Means, deviations and intervals of all methods beside the model before and the retrained one."""
-    columns, over = experiment.columns(scenarios), "draws" if len(scenarios) > 1 else "seeds"
-    ran = {r.method for r in experiment.runs if r.scenario in scenarios}
-    beside = [m for m in (BEFORE, RETRAINED) if experiment.of(scenarios, m)]
+    columns, ran = experiment.columns, {r.method for r in experiment.runs}
+    scenario = "" if len(experiment.scenarios) > 1 else next(iter(experiment.scenarios))
+    beside = [m for m in (BEFORE, RETRAINED) if experiment.of(m)]
     rows = beside + [m for m in experiment.methods if m in ran]
-    choices = {m: _setting(spec.searched.get(name, {})) for m, spec in experiment.methods.items() if m in ran}
-    extra = _extra(experiment, scenarios, columns, rows)
+    choices = {m: _setting(spec.searched.get(scenario, {})) for m, spec in experiment.methods.items() if m in ran}
+    extra = _extra(experiment, rows)
     searched = ["searched"] if any(choices.values()) else []
-    spreads = f": mean ± standard deviation [95 % interval] over {over}" if experiment.replicated else ""
+    spreads = f": mean ± standard deviation [95 % interval] over {experiment.over}" if experiment.replicated else ""
     heads = ["method", "runs", *searched, *(head(experiment, m) for m in columns), *extra, *LAST]
-    table = Table(f"{experiment.name}-{name}-results", f"{experiment.title}, {name}{spreads}", heads)
-    best = {m: _best(experiment, scenarios, m) for m in columns}
+    table = Table(f"{experiment.name}-results", f"{experiment.title}{spreads}", heads)
+    best = {m: _best(experiment, m) for m in columns}
     for method in rows:
-        line = [Entry(method), Entry(runs_of(experiment, scenarios, method) if method in ran else "")]
+        line = [Entry(method), Entry(runs_of(experiment, method) if method in ran else "")]
         line += [Entry(choices.get(method, "")) for _ in searched]
         for metric in columns:
-            s = spread_of(experiment.entries(scenarios, method, metric).values())
+            s = spread_of(experiment.entries(method, metric).values())
             verdict = next((c.verdict for c in comparisons[metric] if c.other == method), 0)
             line.append(measured(s, method in best[metric], MARKS[verdict]))
         line += [entries.get(method, Entry("–")) for entries in extra.values()]
-        table.add(line + _spent(experiment, scenarios, method), method == experiment.ours)
+        table.add(line + _spent(experiment, method), method == experiment.ours)
         if method == RETRAINED:
             table.line()
-    table.note(*_notes(experiment, scenarios, columns, comparisons, BEFORE in rows))
+    table.note(*_notes(experiment, comparisons))
     table.note(*(note for column, note in SAID.items() if column in extra))
     if experiment.kind == "table":
-        _foreign_rows(experiment, columns, table)
+        _foreign_rows(experiment, table)
     return table
 
 
-def _extra(experiment: Study, scenarios: list[str], columns: list[str], rows: list[str]) -> Columns:
+def _extra(experiment: Study, rows: list[str]) -> Columns:
     """Columns that are no metric, as far as there is something in them: entries by method."""
-    scores = {m: spread(v.values()) for m, v in overall(experiment, scenarios).items()}
-    gaps = {m: spread(distance(experiment, scenarios, m, columns).values()) for m in rows}
+    scores = {m: spread(v.values()) for m, v in overall(experiment).items()}
+    gaps = {m: spread(distance(experiment, m, experiment.columns).values()) for m in rows}
     back: dict[str, Spread] = {}
     for method in experiment.methods:
-        returned = shares(experiment, scenarios, method)
+        returned = shares(experiment, method)
         if most := worst(returned):
             back[method] = returned[most]
     found = {OVERALL: _marked(experiment, scores, lambda x: -x)} if len(scores) > 1 else {}
@@ -112,9 +112,9 @@ def _marked(experiment: Study, values: dict[str, Spread], bad: Callable[[float],
     return {m: measured(s, m in rivals and bad(s.mean) == least) for m, s in values.items()}
 
 
-def _spent(experiment: Study, scenarios: list[str], method: str) -> list[Entry]:
+def _spent(experiment: Study, method: str) -> list[Entry]:
     """What the runs of a method cost, on average."""
-    found = experiment.of(scenarios, method).values() if method in experiment.methods else []
+    found = experiment.of(method).values() if method in experiment.methods else []
     line = []
     for cost, digits in LAST.values():
         mean = spread(c for r in found if (c := r.cost(cost)) is not None).mean
@@ -129,19 +129,19 @@ def _setting(search: dict[str, Any]) -> str:
     return f"{text} (of {candidates})" if text and candidates else text
 
 
-def _best(experiment: Study, scenarios: list[str], metric: str) -> set[str]:
+def _best(experiment: Study, metric: str) -> set[str]:
     """Of several methods those of the highest mean merit; none where all are alike."""
     if len(experiment.methods) == 1:
         return set()
-    found = {m: merit(experiment, scenarios, m, metric).values() for m in experiment.methods}
+    found = {m: merit(experiment, m, metric).values() for m in experiment.methods}
     means = {m: spread(values).mean for m, values in found.items() if values}
     top = {m for m, x in means.items() if x == max(means.values())}
     return top if len(top) < len(means) or len(means) == 1 else set()
 
 
-def _foreign_rows(experiment: Study, columns: list[str], table: Table) -> None:
+def _foreign_rows(experiment: Study, table: Table) -> None:
     """Rows of other programs' models that have a value of some column."""
-    own = next((r.definition for r in experiment.finished), "")
+    columns, own = experiment.columns, next((r.definition for r in experiment.finished), "")
     for name, (definition, values) in experiment.foreign.items():
         if not values.keys() & set(columns):
             continue
@@ -154,24 +154,18 @@ def _foreign_rows(experiment: Study, columns: list[str], table: Table) -> None:
             table.note(f"{name}: {said}.")
 
 
-def _notes(
-    experiment: Study,
-    scenarios: list[str],
-    columns: list[str],
-    comparisons: dict[str, list[Comparison]],
-    has_before: bool,
-) -> list[str]:
+def _notes(experiment: Study, comparisons: dict[str, list[Comparison]]) -> list[str]:
     """What one must know to read the table."""
-    over, rivals = "draws" if len(scenarios) > 1 else "seeds", len(experiment.methods) > 1
+    columns, over, rivals = experiment.columns, experiment.over, len(experiment.methods) > 1
     notes = ["→ nearest to the goal is best, ↑ highest, ↓ lowest" + ("; the best mean is bold." if rivals else ".")]
-    if has_before:
+    if experiment.of(BEFORE):
         notes[0] += " 'before' is the model that must forget."
-    pair = trade_off(experiment, scenarios)
+    pair = trade_off(experiment)
     if rivals and pair:
-        best = ", ".join(front(experiment, scenarios, pair))
+        best = ", ".join(front(experiment, pair))
         notes.append(f"The front of {words(pair[0])} and {words(pair[1])}, where more of one costs the other: {best}.")
     if any(experiment.entry(m).get("target") is not None for m in columns):
-        own = [f"{words(m)} {figure(x)}" for m in columns if (x := _own_goal(experiment, scenarios, m)) is not None]
+        own = [f"{words(m)} {figure(x)}" for m in columns if (x := _own_goal(experiment, m)) is not None]
         notes.append("The goal is the retrained model's value" + (f", but of {', '.join(own)}." if own else "."))
     fewest = min((c.n for c in chain.from_iterable(comparisons.values())), default=None)
     if fewest is not None:
@@ -185,11 +179,11 @@ def _notes(
     return notes
 
 
-def _own_goal(experiment: Study, scenarios: list[str], metric: str) -> float | None:
+def _own_goal(experiment: Study, metric: str) -> float | None:
     """A goal that is not the retrained model's value."""
     for run in experiment.finished:
         target = number(run.metric(metric).get("target"))
-        if run.scenario in scenarios and target is not None and target != run.value(metric, RETRAINED):
+        if target is not None and target != run.value(metric, RETRAINED):
             return target
     return None
 

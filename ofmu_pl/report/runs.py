@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from ofmu_pl.support.records.reading import Entries
 from ofmu_pl.support.records.requests import RequestsRecord
 from ofmu_pl.support.records.results import AcrossRecord, AnalysisRecord, AttacksRecord, Results
 
+ALL_DRAWS = "all draws"  # what several scenarios are called that are one sample
 Replicate = tuple[str, int]  # scenario and seed: what methods are paired by
 Foreign = dict[str, tuple[str, dict[str, float]]]
 """Definition and values by metric, by name, of models that open-unlearning evaluated."""
@@ -84,38 +85,55 @@ class Study(ExperimentRecord):
         return [r for r in self.runs if r.results is not None]
 
     @property
-    def groups(self) -> dict[str, list[str]]:
+    def groups(self) -> dict[str, "Study"]:
         """Scenarios whose runs are one sample: each by itself, or all together where they are draws of one thing."""
         if self.kind in ("draws", "udi") and len(self.scenarios) > 1:
-            return {"all draws": list(self.scenarios)}
-        return {name: [name] for name in self.scenarios}
+            return {ALL_DRAWS: self.part(*self.scenarios)}
+        return {name: self.part(name) for name in self.scenarios}
+
+    def part(self, *scenarios: str) -> "Study":
+        """One scenario alone, or draws of one thing, as an experiment whose name and title say so."""
+        name = scenarios[0] if len(scenarios) == 1 else ALL_DRAWS
+        return replace(
+            self,
+            name=f"{self.name}-{name}",
+            title=f"{self.title}, {name}",
+            scenarios={scenario: self.scenarios[scenario] for scenario in scenarios},
+            runs=[r for r in self.runs if r.scenario in scenarios],
+        )
+
+    @property
+    def over(self) -> str:
+        """What the replicates of one sample are."""
+        return "draws" if len(self.scenarios) > 1 else "seeds"
 
     @property
     def replicated(self) -> bool:
         """Whether any method has several finished runs of one sample, so that there are means and deviations."""
-        return any(len(self.of(group, m)) > 1 for group, m in product(self.groups.values(), self.methods))
+        return any(len(group.of(m)) > 1 for group, m in product(self.groups.values(), self.methods))
 
-    def of(self, scenarios: list[str], method: str) -> dict[Replicate, StudiedRun]:
+    def of(self, method: str) -> dict[Replicate, StudiedRun]:
         """Finished runs of a method; of ``retrained`` and ``before`` the first run that holds their values."""
         found: dict[Replicate, StudiedRun] = {}
         for run in self.finished:
             fits = run.side(method) if method in (RETRAINED, BEFORE) else run.method == method
-            if run.scenario in scenarios and fits:
+            if fits:
                 found.setdefault((run.scenario, run.seed), run)
         return found
 
-    def ran(self, scenarios: list[str]) -> list[str]:
+    @property
+    def ran(self) -> list[str]:
         """Methods with a finished run."""
-        return [m for m in self.methods if self.of(scenarios, m)]
+        return [m for m in self.methods if self.of(m)]
 
-    def entries(self, scenarios: list[str], method: str, metric: str) -> dict[Replicate, dict[str, Any]]:
+    def entries(self, method: str, metric: str) -> dict[Replicate, dict[str, Any]]:
         """A metric of a method (or ``retrained``, ``before``) by replicate, as results have it."""
         side = method if method in (RETRAINED, BEFORE) else "metrics"
-        return {key: run.metric(metric, side) for key, run in self.of(scenarios, method).items()}
+        return {key: run.metric(metric, side) for key, run in self.of(method).items()}
 
-    def values(self, scenarios: list[str], method: str, metric: str) -> dict[Replicate, float]:
+    def values(self, method: str, metric: str) -> dict[Replicate, float]:
         """The values of a metric by replicate; without those that are missing."""
-        found = {key: number(entry.get("value")) for key, entry in self.entries(scenarios, method, metric).items()}
+        found = {key: number(entry.get("value")) for key, entry in self.entries(method, metric).items()}
         return {key: value for key, value in found.items() if value is not None}
 
     def entry(self, metric: str) -> dict[str, Any]:
@@ -135,12 +153,12 @@ class Study(ExperimentRecord):
         other = self.declared(metric).tested_as
         return other if other and self.entry(other) else metric
 
-    def columns(self, scenarios: list[str] | None = None) -> list[str]:
-        """Metrics that some run (of some scenarios) has, in order."""
+    @property
+    def columns(self) -> list[str]:
+        """Metrics that some run has, in order."""
         known: set[str] = set()
         for run in self.finished:
-            if scenarios is None or run.scenario in scenarios:
-                known |= {name for name, entry in run.side("metrics").items() if entry}
+            known |= {name for name, entry in run.side("metrics").items() if entry}
         return [m for m in self.metrics if m in known]
 
 

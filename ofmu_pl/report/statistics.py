@@ -53,9 +53,9 @@ def spread_of(entries: Iterable[Mapping[str, Any]], unit: float = 1) -> Spread:
     return Spread(1, known[0][0], low=unit * low, high=unit * high)
 
 
-def spread_in(experiment: Study, scenarios: list[str], method: str, metric: str) -> Spread:
+def spread_in(experiment: Study, method: str, metric: str) -> Spread:
     """The spread of a method's metric over replicates."""
-    return spread(experiment.values(scenarios, method, metric).values())
+    return spread(experiment.values(method, metric).values())
 
 
 def differences(ours: Mapping[Any, float], theirs: Mapping[Any, float]) -> list[float]:
@@ -75,25 +75,25 @@ TRADE_OFFS = (
 """What is forgotten against what is kept: the first pair that a group's results hold."""
 
 
-def trade_off(experiment: Study, scenarios: list[str]) -> tuple[str, str] | None:
-    """The first of ``TRADE_OFFS`` both metrics of which methods of these scenarios have."""
+def trade_off(experiment: Study) -> tuple[str, str] | None:
+    """The first of ``TRADE_OFFS`` both metrics of which methods have."""
 
     def known(metric: str) -> bool:
-        return any(experiment.values(scenarios, method, metric) for method in experiment.methods)
+        return any(experiment.values(method, metric) for method in experiment.methods)
 
     return next((pair for pair in TRADE_OFFS if all(map(known, pair))), None)
 
 
-def front(experiment: Study, scenarios: list[str], metrics: Sequence[str]) -> list[str]:
+def front(experiment: Study, metrics: Sequence[str]) -> list[str]:
     """Methods that no other one is ahead of: Pareto's front."""
-    return [method for method, better in ahead(experiment, scenarios, metrics).items() if not better]
+    return [method for method, better in ahead(experiment, metrics).items() if not better]
 
 
-def ahead(experiment: Study, scenarios: list[str], metrics: Sequence[str]) -> dict[str, list[str]]:
+def ahead(experiment: Study, metrics: Sequence[str]) -> dict[str, list[str]]:
     """For each method those that equal it in the mean merit of every metric and beat it in one."""
     means = {}
     for method in experiment.methods:
-        merits = [list(merit(experiment, scenarios, method, metric).values()) for metric in metrics]
+        merits = [list(merit(experiment, method, metric).values()) for metric in metrics]
         if all(merits):
             means[method] = np.array(list(map(np.mean, merits)))
     found: dict[str, list[str]] = {}
@@ -102,16 +102,15 @@ def ahead(experiment: Study, scenarios: list[str], metrics: Sequence[str]) -> di
     return found
 
 
-def merit(experiment: Study, scenarios: list[str], method: str, metric: str) -> dict[Replicate, float]:
+def merit(experiment: Study, method: str, metric: str) -> dict[Replicate, float]:
     """How good a value is, the higher the better: ``-|value - target|``, or the value with the sign of its direction.
 
     Target and direction are those of ``results.json``, the target that of the same replicate. Where some runs have a
     target, those without one have no merit.
     """
     found, sign = {}, 1 if experiment.declared(metric).higher_is_better else -1
-    runs = [run for run in experiment.finished if run.scenario in scenarios]
-    aimed = any(number(run.metric(metric).get("target")) is not None for run in runs)
-    for key, run in experiment.of(scenarios, method).items():
+    aimed = any(number(run.metric(metric).get("target")) is not None for run in experiment.finished)
+    for key, run in experiment.of(method).items():
         value, target = run.value(metric), number(run.metric(metric).get("target"))
         if value is not None and (target is not None or not aimed):
             found[key] = sign * value if target is None else -abs(value - target)
@@ -186,15 +185,15 @@ def paired(differences: Sequence[float]) -> tuple[float, float, float, float]:
     return float(found.pvalue), float(exact.pvalue), float(ends.low), float(ends.high)
 
 
-def compare(experiment: Study, scenarios: list[str], metric: str) -> list[Comparison]:
+def compare(experiment: Study, metric: str) -> list[Comparison]:
     """Ours against every other method that shares a replicate with it; empty where there is no ``ours``."""
     if experiment.ours is None:
         return []
     metric = experiment.tested(metric)
-    ours = merit(experiment, scenarios, experiment.ours, metric)
+    ours = merit(experiment, experiment.ours, metric)
     rows = []
     for other in experiment.methods:
-        theirs = merit(experiment, scenarios, other, metric)
+        theirs = merit(experiment, other, metric)
         d = differences(ours, theirs)
         if other != experiment.ours and d:
             rows.append((other, d, paired(d)))
@@ -205,7 +204,7 @@ def compare(experiment: Study, scenarios: list[str], metric: str) -> list[Compar
     ]
 
 
-def distance(experiment: Study, scenarios: list[str], method: str, metrics: list[str]) -> dict[Replicate, float]:
+def distance(experiment: Study, method: str, metrics: list[str]) -> dict[Replicate, float]:
     """Mean over metrics of ``|value - retrained model's| / range`` by replicate: 0 is retrained, 1 the far end.
 
     The range is 100 for metrics in per cent and 1 for the others, so it does not depend on which methods are compared.
@@ -214,27 +213,27 @@ def distance(experiment: Study, scenarios: list[str], method: str, metrics: list
     chosen = [m for m in dict.fromkeys(map(experiment.tested, metrics)) if m != "avg_gap"]
     parts: dict[Replicate, list[float]] = {}
     for metric in chosen:
-        goal, whole = experiment.values(scenarios, RETRAINED, metric), experiment.declared(metric).unit == "%"
-        for key, value in experiment.values(scenarios, method, metric).items():
+        goal, whole = experiment.values(RETRAINED, metric), experiment.declared(metric).unit == "%"
+        for key, value in experiment.values(method, metric).items():
             if key in goal:
                 parts.setdefault(key, []).append(abs(value - goal[key]) / (100 if whole else 1))
     return {key: float(np.mean(found)) for key, found in parts.items() if len(found) == len(chosen)}
 
 
-def overall(experiment: Study, scenarios: list[str]) -> dict[str, dict[Replicate, float]]:
+def overall(experiment: Study) -> dict[str, dict[Replicate, float]]:
     """The paper's overall score by method and replicate (``metrics.overall_score``).
 
     Empty where its metrics are not all among the experiment's columns.
 
     The maximum is over the methods of the same replicate, the retrained model left out, so the score depends on them.
     """
-    columns = experiment.columns(scenarios)
+    columns = experiment.columns
     names = MAIN_METRICS if "UA" in columns else TOFU_SCORE
     if not set(names) <= set(columns):
         return {}
     tables: dict[Replicate, dict[str, dict[str, float]]] = {}
     for method in experiment.methods:
-        by_name = {name: experiment.values(scenarios, method, name) for name in names}
+        by_name = {name: experiment.values(method, name) for name in names}
         for key in set.intersection(*map(set, by_name.values())):
             tables.setdefault(key, {})[method] = {name: values[key] for name, values in by_name.items()}
     found: dict[str, dict[Replicate, float]] = {}

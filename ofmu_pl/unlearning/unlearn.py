@@ -27,8 +27,7 @@ from ofmu_pl.networks.classifier import Classifier
 from ofmu_pl.networks.loaded import LoadedLM, restored
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
 from ofmu_pl.support.yaml_files import read_yaml
-from ofmu_pl.unlearning.result import Unlearned
-from ofmu_pl.unlearning.run import run
+from ofmu_pl.unlearning.run import Unlearned, run
 
 MakeMethod = Callable[[Network], UnlearningModule]
 """A method's class, or anything else that makes a method of a network."""

@@ -50,8 +50,9 @@ def attacked(folder, fails="nothing", **changes):
             Path(job.result).write_text('{"attacks": {}}')
             ended(job, None, True)
 
-    for place in ready:
-        manifest.end(place, None)
+    for place, cell in ready.items():
+        manifest.place(place, cell.key, cell.folder)
+        manifest.end(cell.key, None)
     Stages(folder, manifest, grid, SimpleNamespace(run=end), Live(1), print).attack("e", ready)
     manifest.write()
     return jobs, manifest.failures(), BenchmarkRecord.read(folder / "benchmark.json").experiments["e"]

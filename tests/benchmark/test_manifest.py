@@ -17,9 +17,9 @@ def experiment(**options):
 def finished(folder, **options):
     """The runs that a manifest calls finished, after one that had ended its only run."""
     first = Manifest("b", folder, experiment())
-    first.place(PLACE, "shared/place")
+    first.place(PLACE, "key", "shared/place")
     first.searched("e", "npo")["all"] = {"choice": {"lr": 1}, "scores": {}}
-    first.end(PLACE, None)
+    first.end("key", None)
     first.write()
     again = Manifest("b", folder, experiment(**options))
     again.write()
@@ -45,8 +45,9 @@ def test_what_is_asked_for_otherwise_does_not(tmp_path, options):
 
 def test_attacks_that_failed_are_made_again_or_no_longer_asked_for(tmp_path):
     first = Manifest("b", tmp_path, experiment())
-    first.end(PLACE, None)
-    first.attacked(PLACE, "Too bad.")
+    first.place(PLACE, "key", "shared/place")
+    first.end("key", None)
+    first.cells[PLACE].attack_error = "Too bad."
     first.write()
     assert first.failures()
     again = Manifest("b", tmp_path, experiment())
@@ -67,9 +68,9 @@ def test_models_that_are_made_first_are_told(tmp_path):
     manifest = Manifest("b", tmp_path, experiment(prepare={"target": target}))
     for seed in (0, 1, 2):
         manifest.prepare("e", "target", f"key {seed}", f"prepared/e/target/seed_{seed}")
-    manifest.made("key 0", None, 12.5)
-    manifest.made("key 1", "It diverged.", None)
-    manifest.made("a run's", None, 3.0)
+    manifest.end("key 0", None, 12.5)
+    manifest.end("key 1", "It diverged.", None)
+    manifest.end("a run's", None, 3.0)
     manifest.write()
     told = BenchmarkRecord.read(tmp_path / "benchmark.json").experiments["e"].prepare["target"]
     assert (told.base, told.gives, told.options, told.each) == ("target.yaml", "model.network.path", {"x": 1}, ["seed"])

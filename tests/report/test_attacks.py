@@ -35,10 +35,10 @@ def experiment(bench):
 
 def test_shares_are_means_over_seeds_in_per_cent(experiment):
     shares = [r.attacks.attacks["leak"].returns["value"] for r in experiment.runs if r.method == "npo"]
-    found = returned(experiment, FORGET, "npo", "leak")
+    found = returned(experiment, "npo", "leak")
     assert (found.n, found.mean) == (3, pytest.approx(100 * np.mean(shares)))
     assert found.low < found.mean < found.high
-    assert returned(experiment, FORGET, "simnpo", "leak").n == 0
+    assert returned(experiment, "simnpo", "leak").n == 0
 
 
 def one_run(bench, **more):
@@ -54,9 +54,9 @@ LEAK = attack("leak", 0.4, np.random.default_rng(0))
 
 def test_of_one_run_the_interval_is_over_rows(bench):
     experiment = one_run(bench, ofmu=LEAK, npo=replace(LEAK, returns={"value": 0.5, "interval": None}))
-    found = returned(experiment, ["a"], "ofmu", "leak")
+    found = returned(experiment, "ofmu", "leak")
     assert [found.low, found.high] == pytest.approx([100 * x for x in LEAK.returns["interval"]])
-    first, second = attack_table(experiment, "a", ["a"]).rows
+    first, second = attack_table(experiment.groups["a"]).rows
     assert first[1].small.startswith("[")
     assert (second[1].text, second[1].small) == ("50.00", "")
 
@@ -103,7 +103,7 @@ def test_a_missing_model_is_a_note(bench):
     found, *_ = attack_tables(experiment)
     assert found.rows[0][1].text == "–"
     assert record.remarks[0] in found.notes
-    assert worst(shares(experiment, ["a"], "ofmu")) is None
+    assert worst(shares(experiment, "ofmu")) is None
     assert "returns → (%)" not in tables(experiment)[0].head
 
 
@@ -112,21 +112,21 @@ def test_the_main_table_has_the_worst_attacks_share(experiment):
     at = main.head.index("returns → (%)")
     rows = {row[0].text: row[at] for row in main.rows}
     for method in ("ofmu", "npo"):
-        shares = [returned(experiment, FORGET, method, a).mean for a in NAMES]
+        shares = [returned(experiment, method, a).mean for a in NAMES]
         assert rows[method].numbers[""] == max(shares)
     assert [rows[m].text for m in ("before", "retrained", "rmu")] == ["–"] * 3
     assert any(note.startswith("returns: what the worst") for note in main.notes)
 
 
 def test_curves_are_means_over_seeds_and_a_control_counts_once(experiment):
-    found = curves(experiment, FORGET, "relearn_retain")
+    found = curves(experiment, "relearn_retain")
     records = [r.attacks.attacks["relearn_retain"] for r in experiment.runs if r.method == "npo"]
     expected = np.mean([r.curves["unlearned"] for r in records], axis=0)
     np.testing.assert_allclose(list(found["npo"].values()), expected)
     assert list(found["npo"]) == records[0].x
     np.testing.assert_allclose(list(found["retrained"].values()), records[0].curves["retrained"])
     assert set(found) == {*METHODS, "retrained", "target"} - {"rmu"}
-    assert curves(experiment, FORGET, "lira") == {}
+    assert curves(experiment, "lira") == {}
 
 
 def test_other_settings_are_a_problem(bench):

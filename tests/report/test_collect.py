@@ -37,10 +37,11 @@ def test_a_benchmark_is_read_as_it_is_described(bench):
     assert found.problems == []
     assert len(e.finished) == 36
     assert e.finished[0].words[:2] == ["fit", "--config"]
-    values = e.values(["forget05"], "npo", "forget_Q_A_Prob")
+    part = e.part("forget05")
+    values = part.values("npo", "forget_Q_A_Prob")
     file = bench.folder / "authors/forget05/npo/seed_2/latest/results.json"
     assert values["forget05", 2] == json.loads(file.read_text())["metrics"]["forget_Q_A_Prob"]["value"]
-    assert list(e.values(["forget05"], "retrained", "model_utility").values()) == [TEXT_GOAL["model_utility"]] * 3
+    assert list(part.values("retrained", "model_utility").values()) == [TEXT_GOAL["model_utility"]] * 3
 
 
 def test_a_folder_of_ordinary_runs_is_one_experiment(tmp_path):
@@ -140,7 +141,7 @@ def test_what_is_no_sample_of_its_own_or_of_another_definition_is_left_out(bench
     found = collect(bench.folder)
     (e,) = found.experiments
     assert len(e.finished) == 17
-    assert list(e.values(ONE, "npo", "model_utility")) == [("forget05", 0), ("forget05", 2)]
+    assert list(e.values("npo", "model_utility")) == [("forget05", 0), ("forget05", 2)]
     assert said in found.problems[0]
 
 
@@ -161,8 +162,8 @@ def test_failed_unfinished_diverged_and_missing_numbers_are_named(bench):
     )
     for problem, token in zip(found.problems, tokens, strict=True):
         assert token in problem
-    assert found.experiments[0].columns() == ["model_utility"]
-    assert len(found.experiments[0].values(["forget05"], "rmu", "model_utility")) == 2
+    assert found.experiments[0].columns == ["model_utility"]
+    assert len(found.experiments[0].values("rmu", "model_utility")) == 2
 
 
 def test_numbers_too_large_for_a_float_are_missing(bench):
@@ -175,7 +176,7 @@ def test_numbers_too_large_for_a_float_are_missing(bench):
     file = bench.folder / "authors/forget05/npo/seed_2/latest/results.json"
     file.write_text(file.read_text().replace("Infinity", "1e400"))
     found = collect(bench.folder)
-    assert list(found.experiments[0].values(["forget05"], "npo", "model_utility")) == [("forget05", 0)]
+    assert list(found.experiments[0].values("npo", "model_utility")) == [("forget05", 0)]
     assert sum("model_utility" in p for p in found.problems) == 2
     assert report(bench.folder).is_file()
 
@@ -199,7 +200,7 @@ def test_the_model_before_is_that_of_a_run_that_has_it(bench):
     bench.experiment("authors", "table", runs)
     (e,) = collect(bench.folder).experiments
     for side in ("before", "retrained"):
-        assert len(e.values(["forget05"], side, "model_utility")) == 3
+        assert len(e.values(side, "model_utility")) == 3
 
 
 def test_foreign_folders_become_rows_of_text_experiments(bench, tmp_path, shared):
@@ -276,7 +277,7 @@ def test_results_of_another_shape_are_survived(bench, key, odd):
             kind, kind, runs, methods=options, paper=["tab:tofu-llama2-results"], metrics=["model_utility", "a"]
         )
     for e in shown(bench.folder).experiments:
-        assert len(e.values(["a"], "ofmu", "model_utility")) == 2
+        assert len(e.values("ofmu", "model_utility")) == 2
 
 
 @pytest.mark.parametrize("key", ["draws", "spearman", "seeds", None])

@@ -26,7 +26,7 @@ def equal(bench, points, **more):
     """The table of methods' runs, one a seed."""
     runs = {("a", m, seed): run(p, seed=seed, **more) for m, seeds in points.items() for seed, p in enumerate(seeds)}
     bench.experiment("e", "table", runs)
-    return equal_forgetting(collect(bench.folder).experiments[0], "a", ["a"])
+    return equal_forgetting(collect(bench.folder).experiments[0].groups["a"])
 
 
 @pytest.mark.parametrize(

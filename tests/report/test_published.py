@@ -29,7 +29,7 @@ def test_ours_stand_beside_with_marks_and_reasons(bench):
     assert [t.folded for t in found] == [False, False, True]  # forget10 was not run here
     forget05 = found[1]
     rows = {row[0].text: dict(zip(forget05.head, row, strict=True)) for row in forget05.rows}
-    ours = e.values(["forget05"], "npo", "model_utility")
+    ours = e.part("forget05").values("npo", "model_utility")
     assert rows["NPO (npo)"]["MU, ours"].numbers[""] == pytest.approx(sum(ours.values()) / 3)
     assert rows["NPO (npo)"]["MU, paper"].text == "0.53 ± 0.03"
     assert rows["IdkDPO"]["MU, ours"].text == "–"
@@ -72,7 +72,7 @@ def test_scenarios_are_found_by_setting_or_metric(bench):
     names = ["wmdp_bio_efficacy", "wmdp_cyber_efficacy", "mmlu_accuracy"]
     bench.experiment("e", "table", runs, paper=["tab:wmdp-results"], metrics=names)
     (e,) = collect(bench.folder).experiments
-    assert e.columns(["bio"]) == ["wmdp_bio_efficacy", "mmlu_accuracy"]
+    assert e.part("bio").columns == ["wmdp_bio_efficacy", "mmlu_accuracy"]
     (t,) = beside(e)
     (row,) = [dict(zip(t.head, r, strict=True)) for r in t.rows if r[0].text == "OFMU (ofmu)"]
     assert row["bio_efficacy, ours"].numbers[""] == pytest.approx(70)

@@ -54,9 +54,9 @@ def test_the_front_holds_whom_no_other_beats_in_one_and_equals_in_the_other(benc
     points = {"ofmu": (0.3, 0.9), "npo": (0.1, 0.7), "rmu": (0.4, 0.8), "wga": (0.1, 0.6)}
     values = {m: [{"forget_quality_D": d, "model_utility": u}] * 2 for m, (d, u) in points.items()}
     found = experiment(bench, values)
-    pair = trade_off(found, ["a"])
+    pair = trade_off(found)
     assert pair == ("forget_quality_D", "model_utility")
-    assert front(found, ["a"], pair) == ["ofmu", "npo"], "wga forgets as npo does, and keeps less"
+    assert front(found, pair) == ["ofmu", "npo"], "wga forgets as npo does, and keeps less"
 
 
 @pytest.mark.parametrize(("n", "least"), [(2, 0.5), (3, 0.25), (5, 0.0625), (6, 0.03125), (14, 2**-13), (15, 0.0002)])
@@ -105,9 +105,9 @@ def test_holm_against_the_definition():
 def test_merit_knows_targets_and_directions(bench):
     e = experiment(bench, {"ofmu": [{"forget_truth_ratio": 0.5, "model_utility": 0.9, "forget_quality_D": 0.2}]})
     key = ("a", 0)
-    assert merit(e, ["a"], "ofmu", "forget_truth_ratio")[key] == pytest.approx(-0.1)  # to 0.6, the retrained model's
-    assert merit(e, ["a"], "ofmu", "model_utility")[key] == 0.9
-    assert merit(e, ["a"], "ofmu", "forget_quality_D")[key] == pytest.approx(-0.2)
+    assert merit(e, "ofmu", "forget_truth_ratio")[key] == pytest.approx(-0.1)  # to 0.6, the retrained model's
+    assert merit(e, "ofmu", "model_utility")[key] == 0.9
+    assert merit(e, "ofmu", "forget_quality_D")[key] == pytest.approx(-0.2)
 
 
 def test_a_run_without_a_goal_has_no_merit_beside_runs_with_one(bench):
@@ -115,8 +115,8 @@ def test_a_run_without_a_goal_has_no_merit_beside_runs_with_one(bench):
     runs = {("a", m, 0): results(dict(TEXT_GOAL), TEXT_BEFORE, goal, 0, m) for m, goal in goals.items()}
     bench.experiment("e", "table", runs)
     e = collect(bench.folder).experiments[0]
-    assert [len(merit(e, ["a"], m, "forget_truth_ratio")) for m in goals] == [1, 0]
-    assert [len(merit(e, ["a"], m, "model_utility")) for m in goals] == [1, 1]
+    assert [len(merit(e, m, "forget_truth_ratio")) for m in goals] == [1, 0]
+    assert [len(merit(e, m, "model_utility")) for m in goals] == [1, 1]
 
 
 def test_ours_is_compared_with_each_by_seed(bench):
@@ -126,7 +126,7 @@ def test_ours_is_compared_with_each_by_seed(bench):
     shifts = {"ofmu": (0.0, 0), "npo": (-0.05, 1), "rmu": (0.05, 1), "kl": (0.0, 40)}
     pairs = list(zip(base, noise, strict=True))
     e = experiment(bench, {m: [{"model_utility": x + by + k * n} for x, n in pairs] for m, (by, k) in shifts.items()})
-    found = {c.other: c for c in compare(e, ["a"], "model_utility")}
+    found = {c.other: c for c in compare(e, "model_utility")}
     assert {m: c.verdict for m, c in found.items()} == {"npo": 1, "rmu": -1, "kl": 0}
     assert found["npo"].difference == pytest.approx(0.05, abs=1e-3)
     assert least_p(found["npo"].n) == 0.125
@@ -137,23 +137,23 @@ def test_ours_is_compared_with_each_by_seed(bench):
 
 def test_distance_to_the_retrained_model(bench):
     e = experiment(bench, {"ofmu": [{"forget_truth_ratio": 0.5, "model_utility": 0.87}]})
-    found = distance(e, ["a"], "ofmu", ["forget_truth_ratio", "model_utility"])
+    found = distance(e, "ofmu", ["forget_truth_ratio", "model_utility"])
     assert found == {("a", 0): pytest.approx(0.1)}
-    assert distance(e, ["a"], "retrained", ["forget_truth_ratio"]) == {("a", 0): 0.0}
+    assert distance(e, "retrained", ["forget_truth_ratio"]) == {("a", 0): 0.0}
 
 
 def test_distance_takes_per_cent_as_hundredths(bench):
     bench.experiment("images", "table", table(images=True, methods={"ofmu": 0.5}, scenarios=("a",), seeds=(0,)))
     (e,) = collect(bench.folder).experiments
-    gap = abs(e.values(["a"], "ofmu", "UA")["a", 0] - 100.0)
-    assert distance(e, ["a"], "ofmu", ["UA", "avg_gap"]) == {("a", 0): pytest.approx(gap / 100)}
+    gap = abs(e.values("ofmu", "UA")["a", 0] - 100.0)
+    assert distance(e, "ofmu", ["UA", "avg_gap"]) == {("a", 0): pytest.approx(gap / 100)}
 
 
 def test_overall_is_the_librarys_score_by_seed(bench):
     values = {"ofmu": [{"forget_quality": 0.5, "model_utility": 0.6, "forget_truth_ratio": 0.6}],
               "npo": [{"forget_quality": 0.1, "model_utility": 0.3, "forget_truth_ratio": 0.3}]}  # fmt: skip
     e = experiment(bench, values)
-    assert overall(e, ["a"]) == {"ofmu": {("a", 0): 1.0}, "npo": {("a", 0): pytest.approx(0.4)}}
+    assert overall(e) == {"ofmu": {("a", 0): 1.0}, "npo": {("a", 0): pytest.approx(0.4)}}
 
 
 def test_costs_are_ratios_to_the_ascent_of_the_same_seed(bench):
@@ -163,6 +163,6 @@ def test_costs_are_ratios_to_the_ascent_of_the_same_seed(bench):
         run["provenance"]["steps"] = 10 if method == "ofmu" else 1
     bench.experiment("cost", "cost", runs)
     (e,) = collect(bench.folder).experiments
-    found = costs(e, ["a"], "ofmu")
+    found = costs(e, "ofmu")
     assert list(found["time_over_GA_step"].values()) == [3.0, 3.0]
     assert list(found["peak_memory_over_GA"].values()) == [1.0, 1.0]

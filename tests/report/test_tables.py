@@ -8,8 +8,8 @@ import re
 import pytest
 
 from ofmu_pl.report.collect import collect
+from ofmu_pl.report.command import environment
 from ofmu_pl.report.contents import tables
-from ofmu_pl.report.page import environment
 from ofmu_pl.report.statistics import Spread
 from ofmu_pl.report.tables import Entry, Table, figure, measured, tex, to_csv, to_latex, to_markdown
 from tests.helpers.folders import TEXT_BEFORE, TEXT_GOAL, results

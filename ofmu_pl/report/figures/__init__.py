@@ -71,7 +71,7 @@ def pictures(experiment: Study, look: Look) -> Iterator[Picture]:
 def attack_pictures(experiment: Study, look: Look) -> Iterator[Picture]:
     """A figure for each attack that has curves."""
     with mpl.rc_context(RC):
-        for attack in attacks_of(experiment, list(experiment.scenarios)):
+        for attack in attacks_of(experiment):
             figure = attack_figure(experiment, attack, look)
             caption = "Black is the retrained model, where a model that forgot should be; grey is the target."
             if figure is not None:

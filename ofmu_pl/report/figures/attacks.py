@@ -7,10 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
-from ofmu_pl.report.attacks import attacks_of, made
+from ofmu_pl.report.attacks import attacks_of, of_models
 from ofmu_pl.report.figures.style import Look, Style, finished, panels_for, plain_numbers
-from ofmu_pl.report.runs import Replicate, Study, number, words
-from ofmu_pl.support.records.models import RETRAINED, TARGET, UNLEARNED
+from ofmu_pl.report.runs import Study, number, words
+from ofmu_pl.support.grouping import grouped
+from ofmu_pl.support.records.models import RETRAINED, TARGET
 from ofmu_pl.support.records.results import AttackRecord
 
 Curve = dict[float | str, float]  # values by place
@@ -21,27 +22,16 @@ CONTROLS: dict[str, Style] = {
 """Lines of the two controls."""
 
 
-def curves(experiment: Study, scenarios: list[str], attack: str) -> dict[str, Curve]:
-    """Means over replicates at each place, by method, and of the two controls.
-
-    A control is one model for all methods of a replicate, so that the first run that has it speaks for all.
-    """
-    found: dict[str, list[Curve]] = {}
-    controls: dict[str, dict[Replicate, Curve]] = {side: {} for side in CONTROLS}
-    for method in experiment.methods:
-        for key, record in made(experiment, scenarios, method, attack).items():
-            found.setdefault(method, []).append(_curve(record, UNLEARNED))
-            for side, by_replicate in controls.items():
-                by_replicate[key] = by_replicate.get(key) or _curve(record, side)
-    found |= {side: list(by_replicate.values()) for side, by_replicate in controls.items()}
-    means = {name: _mean(theirs) for name, theirs in found.items()}
+def curves(experiment: Study, attack: str) -> dict[str, Curve]:
+    """Means over replicates at each place, by method, and of the two controls."""
+    means = {name: _mean(theirs) for name, theirs in of_models(experiment, attack, _curve).items()}
     return {name: curve for name, curve in means.items() if curve}
 
 
 def attack_figure(experiment: Study, attack: str, look: Look) -> Figure | None:
     """Curves of an attack, a panel a group of scenarios; ``None`` where it has none."""
-    groups = {name: s for name, s in experiment.groups.items() if attack in attacks_of(experiment, s)}
-    found = {name: curves(experiment, scenarios, attack) for name, scenarios in groups.items()}
+    groups = {name: group for name, group in experiment.groups.items() if attack in attacks_of(group)}
+    found = {name: curves(group, attack) for name, group in groups.items()}
     if not any(found.values()):
         return None
     figure, axes = panels_for(len(groups), 0.8, 3.6, sharey=True)
@@ -122,8 +112,5 @@ def _curve(record: AttackRecord, model: str) -> Curve:
 
 
 def _mean(found: list[Curve]) -> Curve:
-    by_place: dict[float | str, list[float]] = {}
-    for curve in found:
-        for x, y in curve.items():
-            by_place.setdefault(x, []).append(y)
+    by_place = grouped(chain.from_iterable(curve.items() for curve in found))
     return {x: float(np.mean(values)) for x, values in by_place.items()}

@@ -1,6 +1,7 @@
 """Figures of methods side by side, and of studies: inner steps and penalty, difficulty, requests in turn."""
 
 from itertools import chain, cycle
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -11,8 +12,8 @@ from ofmu_pl.report.figures.style import Look, finished, panels, panels_for
 from ofmu_pl.report.requests import kept_columns, main_metric
 from ofmu_pl.report.runs import Study, words
 from ofmu_pl.report.statistics import front, spread_in, trade_off
+from ofmu_pl.support.grouping import grouped
 from ofmu_pl.support.records.models import BEFORE, RETRAINED
-from ofmu_pl.support.records.requests import Row
 
 LARGEST = 12  # requests up to which a heat map has numbers in it
 
@@ -20,10 +21,8 @@ LARGEST = 12  # requests up to which a heat map has numbers in it
 def sweep(experiment: Study, look: Look) -> Figure | None:
     """Three panels against T, a line for each rho."""
     shown = sweep_panels(experiment)
-    by_rho: dict[float | None, list[tuple[float, str, str]]] = {}
-    for (scenario, method), (t, rho) in grid(experiment).items():
-        if t is not None and experiment.of([scenario], method):
-            by_rho.setdefault(rho, []).append((t, scenario, method))
+    ran = {place: point for place, point in grid(experiment).items() if experiment.part(place[0]).of(place[1])}
+    by_rho = grouped((rho, (t, *place)) for place, (t, rho) in ran.items() if t is not None)
     if not shown or not by_rho:
         return None
     figure, axes = panels(1, len(shown), 3.9)
@@ -32,14 +31,14 @@ def sweep(experiment: Study, look: Look) -> Figure | None:
     steps = sorted({t for t, _, _ in chain.from_iterable(by_rho.values())})
     for axis, metric in zip(axes[0], shown, strict=True):
         for (rho, places), colour, marker in zip(ordered, shades, cycle("osD^vPX<>"), strict=False):
-            spreads = [(t, spread_in(experiment, [s], m, metric)) for t, s, m in sorted(places)]
+            spreads = [(t, spread_in(experiment.part(s), m, metric)) for t, s, m in sorted(places)]
             known = [(t, s.mean, 0.0 if s.n < 2 else s.std) for t, s in spreads if s.n]
             if known:
                 at, means, deviations = zip(*known, strict=True)
                 name = "ρ as configured" if rho is None else f"ρ = {rho:g}"
                 axis.errorbar(at, means, yerr=deviations, fmt="-", marker=marker, color=colour, capsize=3, label=name)
         if metric != "avg_gap":
-            goal = spread_in(experiment, list(experiment.scenarios), RETRAINED, metric)
+            goal = spread_in(experiment, RETRAINED, metric)
             if goal.n:
                 axis.axhline(goal.mean, color="black", linewidth=1.3, label="retrained model (mean)")
         axis.set(xlabel="inner steps T", ylabel=experiment.label(metric))
@@ -70,15 +69,15 @@ def udi(experiment: Study, look: Look) -> Figure | None:
 
 def trade_offs(experiment: Study, look: Look) -> Figure | None:
     """What is forgotten against what is kept, with deviations; the star is where to go."""
-    groups = {name: (s, pair) for name, s in experiment.groups.items() if (pair := trade_off(experiment, s))}
+    groups = {name: (group, pair) for name, group in experiment.groups.items() if (pair := trade_off(group))}
     if not groups:
         return None
     figure, axes = panels_for(len(groups), 0.0, 4.6)
-    for axis, (name, (scenarios, pair)) in zip(axes.flat, groups.items(), strict=False):
+    for axis, (name, (group, pair)) in zip(axes.flat, groups.items(), strict=False):
         units = [experiment.declared(m).unit for m in pair]
-        best = front(experiment, scenarios, pair)
-        for method in (*experiment.ran(scenarios), BEFORE, RETRAINED):
-            x, y = (spread_in(experiment, scenarios, method, m) for m in pair)
+        best = front(group, pair)
+        for method in (*group.ran, BEFORE, RETRAINED):
+            x, y = (spread_in(group, method, m) for m in pair)
             if not (x.n and y.n):
                 continue
             size = 15 if method == RETRAINED else 11 if method in look.ours else 7
@@ -116,10 +115,7 @@ def heat_maps(experiment: Study, look: Look) -> Figure | None:
     metric = main_metric(record) if record else None
     if record is None or metric is None:
         return None
-    shown: dict[str, np.ndarray] = {}
-    for method in record.methods:
-        own = [s.forgotten[metric] for s in record.sequences if s.method == method and metric in s.forgotten]
-        shown |= {method: _mean(own)} if own else {}
+    shown = _means([(s.method, s.forgotten[metric]) for s in record.sequences if metric in s.forgotten])
     figure, axes = panels_for(len(shown), 0.0, 3.6)
     top = 100.0 if max(map(np.nanmax, shown.values())) > 1 else 1.0  # per cent, or a share
     for axis, (method, matrix) in zip(axes.flat, shown.items(), strict=False):
@@ -147,17 +143,11 @@ def drift(experiment: Study, look: Look) -> Figure | None:
         return None
     figure, axes = panels(1, len(names), 3.6)
     for axis, name in zip(axes[0], names, strict=True):
-        for method in record.methods:
-            values = [s.kept[name] for s in record.sequences if s.method == method and name in s.kept]
-            if values:
-                mean = _mean(values)
-                style = {"color": look.colour(method), "marker": look.marker(method), "label": method}
-                axis.plot(np.arange(len(mean)), mean, **style)
-        points: dict[int, list[float]] = {}
-        for control in record.controls:
-            value = control.kept.get(name)
-            if value is not None:
-                points.setdefault(control.after, []).append(value)
+        means = _means([(s.method, s.kept[name]) for s in record.sequences if name in s.kept])
+        for method, mean in means.items():
+            style = {"color": look.colour(method), "marker": look.marker(method), "label": method}
+            axis.plot(np.arange(len(mean)), mean, **style)
+        points = grouped((c.after, value) for c in record.controls if (value := c.kept.get(name)) is not None)
         if points:
             at = sorted(points)
             style = {"color": look.colour(RETRAINED), "marker": look.marker(RETRAINED), "linestyle": "none"}
@@ -167,7 +157,7 @@ def drift(experiment: Study, look: Look) -> Figure | None:
     return finished(figure, "What must stay: means over seeds", look)
 
 
-def _mean(values: list[Row] | list[list[Row]]) -> np.ndarray:
-    """The mean over seeds where one has a value, NaN elsewhere."""
-    mean: np.ndarray = np.ma.masked_invalid(np.array(values, dtype=float)).mean(axis=0).filled(np.nan)
-    return mean
+def _means(values: list[tuple[str, Any]]) -> dict[str, np.ndarray]:
+    """By method the mean over seeds where one has a value, NaN elsewhere."""
+    masked = {method: np.ma.masked_invalid(np.array(own, dtype=float)) for method, own in grouped(values).items()}
+    return {method: own.mean(axis=0).filled(np.nan) for method, own in masked.items()}

@@ -12,6 +12,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 from ofmu_pl.report.derived import curve
 from ofmu_pl.report.figures.style import NARROW, Look, Style, finished, panels, plain_numbers
 from ofmu_pl.report.runs import StudiedRun, Study
+from ofmu_pl.support.grouping import grouped
 
 PANELS: dict[str, dict[str, str]] = {
     "loss (nats)": {"L_f": "forget", "L_r": "retain"},
@@ -45,11 +46,7 @@ def telemetry(experiment: Study, look: Look) -> Figure | None:
     A colour is a method: its means over seeds and scenarios. Markers stand where less than half of the iterations have
     measured a number.
     """
-    by_method: dict[str, list[dict[str, np.ndarray]]] = {}
-    for run in experiment.finished:
-        found = courses(run)
-        if found:
-            by_method.setdefault(run.method, []).append(found)
+    by_method = grouped((run.method, found) for run in experiment.finished if (found := courses(run)))
     known = set(chain.from_iterable(chain.from_iterable(by_method.values())))
     shown = {axis: names for axis, names in PANELS.items() if known & names.keys()}
     if not shown:

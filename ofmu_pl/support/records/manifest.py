@@ -125,8 +125,8 @@ class Experiment:
     note: str = ""
     metrics: list[str] = field(default_factory=list)
     ours: str | None
-    gradients: float | None
-    base: str | list[str] | None
+    gradients: float | None = None
+    base: str | list[str] | None = None
     options: dict[str, Value] = field(default_factory=dict)
     scenarios: dict[str, dict[str, Value]]
     seeds: list[int] = field(default_factory=list)
