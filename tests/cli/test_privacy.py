@@ -30,8 +30,7 @@ def cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OFMU_CACHE", str(folder))
         said = lambda model, prompts, *_, **__: [list(range(300 + n, 312 + n)) for n in prompts.mask.sum(1).tolist()]  # noqa: E731
-        patch.setattr("ofmu_pl.evaluation.saying.continue_prompts", said)
-        patch.setattr("ofmu_pl.evaluation.questions.can_branch", lambda *_: False)  # or scores say how it begins
+        patch.setattr("ofmu_pl.evaluation.questions.continue_prompts", said)
         yield folder
 
 
