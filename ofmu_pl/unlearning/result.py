@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import nn
 
 from ofmu_pl.evaluation.account import Account
-from ofmu_pl.evaluation.card import write_card
+from ofmu_pl.evaluation.results import write_card
 from ofmu_pl.evaluation.table import FinalTable, Metrics, print_table
 from ofmu_pl.report import report
 from ofmu_pl.support.errors import UserError

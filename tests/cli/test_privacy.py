@@ -15,9 +15,9 @@ from markupsafe import escape
 from ofmu_pl.attacks.command import attack
 from ofmu_pl.attacks.relearn import Relearn
 from ofmu_pl.cli import main
-from ofmu_pl.evaluation.audit import REMOVED
 from ofmu_pl.evaluation.outputs import KEY, hashed, make_key
 from ofmu_pl.support.files import locked
+from ofmu_pl.support.pages import REMOVED
 from tests.cli.conftest import TINY
 
 OPEN_UNLEARNING = ("--evaluation.definition", "open_unlearning")
