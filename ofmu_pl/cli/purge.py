@@ -11,11 +11,10 @@ from typing import Any
 import yaml
 from markupsafe import escape
 
-from ofmu_pl.evaluation.audit import without_rows
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.escapes import say
 from ofmu_pl.support.files import erase, leads_out, replacing, sweep, texts_in
-from ofmu_pl.support.pages import AUDIT, REPORT
+from ofmu_pl.support.pages import AUDIT, REPORT, without_rows
 from ofmu_pl.support.records.manifest import MANIFEST
 from ofmu_pl.support.records.reading import NewerError
 from ofmu_pl.support.records.requests import REQUESTS

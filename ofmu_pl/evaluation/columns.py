@@ -7,7 +7,6 @@ generated, a cache grows in place, where transformers' own cache copies all its 
 
 import inspect
 from collections.abc import Sequence
-from copy import copy
 from typing import Any, TypeAlias
 
 import torch
@@ -43,22 +42,11 @@ class ReadAgain:
 Cache: TypeAlias = DynamicCache | ReadAgain
 
 
-def with_layers(cache: Cache, layers: list[DynamicLayer]) -> Cache:
-    """A copy of a cache with other layers."""
-    made = copy(cache)
-    made.layers = layers
-    return made
-
-
-def begin(model: PreTrainedModel, ids: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None = None) -> Cache:
-    """Read tokens, (B, P), whose logits nobody needs, after those in a cache, if there are some.
-
-    The mask is 1 where a column may be attended to, (B, P), or more columns where the cache holds some.
-    """
-    if cache is None:
-        cache = DynamicCache(config=model.config)
-        if not _selects_rows(below(model), cache):
-            return ReadAgain(ids, positions, alone=_reads_padding(model))
+def begin(model: PreTrainedModel, ids: Tensor, mask: Tensor, positions: Tensor) -> Cache:
+    """Read tokens, (B, P), whose logits nobody needs; the mask, (B, P), is 1 where one may be attended to."""
+    cache = DynamicCache(config=model.config)
+    if not _selects_rows(below(model), cache):
+        return ReadAgain(ids, positions, alone=_reads_padding(model))
     if ids.shape[1]:
         go_on(model, cache, ids, mask, positions, keep=1)  # not by the model's body alone: shards need all of it
     return cache

@@ -14,13 +14,14 @@ from ofmu_pl.data.images import ImageDataModule
 from ofmu_pl.data.sampler import batch_indices
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.reference import LOADED, RETRAIN, Facts, Reference, check_model, read_model_facts
-from ofmu_pl.evaluation.shares import own_share, refuse_broken
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import ImageScores, ImageUnlearning, vision_metrics
 from ofmu_pl.metrics.own import OwnMetric
+from ofmu_pl.metrics.scores import refuse_broken
 from ofmu_pl.metrics.vision import FORGET_ACCURACY, FORGET_TEST_AUC, RA, VA, require_samples
 from ofmu_pl.networks.classifier import Classifier
 from ofmu_pl.networks.vision import ImageNetwork, predict
+from ofmu_pl.support.processes import own_share
 from ofmu_pl.support.sets import is_request
 from ofmu_pl.training.together import together
 

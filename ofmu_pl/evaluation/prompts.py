@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from enum import IntEnum
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ofmu_pl.data.text import Encoder
-from ofmu_pl.evaluation.columns import Cache, begin, filled, go_on, make_roomy, with_layers
+from ofmu_pl.evaluation.columns import Cache, begin, filled, go_on, make_roomy
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.networks.positions import positions_of
 
@@ -39,25 +38,10 @@ class PromptBatch:
 
     def rows(self, index: Tensor) -> PromptBatch:
         """Select prompts, each any number of times, with a cache of their own."""
-        cache = with_layers(self.cache, [copy(layer) for layer in self.cache.layers])  # selecting makes new tensors
+        cache = copy(self.cache)
+        cache.layers = [copy(layer) for layer in self.cache.layers]  # selecting makes new tensors
         cache.batch_select_indices(index)
         return PromptBatch(cache, self.mask[index], self.last[index], self.position[index])
-
-    def columns_of(self, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What a model reads to predict ``labels``, (B, S): tokens, mask, (B, P + S - 1), and positions."""
-        real = labels != IGNORED
-        # The last prompt token predicts the first that follows; nothing needs the last one's prediction.
-        ids = torch.cat([self.last[:, None], labels[:, :-1].clamp(min=0)], dim=1)
-        mask = torch.cat([self.mask, real[:, :-1].long()], dim=1)
-        steps = torch.arange(labels.shape[1], device=labels.device)
-        last = real.sum(1, keepdim=True) - 1  # padding must not pass the model's positions
-        return ids, mask, self.position[:, None] + steps.minimum(last)
-
-
-def padded(tokens: Sequence[Sequence[int]], device: torch.device) -> Tensor:
-    """B lists of at most S tokens, (B, S), with ``IGNORED`` on the right of shorter ones."""
-    width = max(len(x) for x in tokens)
-    return torch.tensor([[*x] + [IGNORED] * (width - len(x)) for x in tokens], device=device)
 
 
 def read_prompts(
@@ -95,41 +79,36 @@ class AnswerScores:
     deviation: Tensor | None = None
 
 
-class Detail(IntEnum):
-    """What is looked at of an answer, each with what is before it."""
-
-    LOSSES = 0
-    LIKELY = 1
-    MOMENTS = 2
-
-
 def score_answers(
-    model: PreTrainedModel, prompts: PromptBatch, answers: Sequence[Sequence[int]], detail: Detail = Detail.LOSSES
+    model: PreTrainedModel, prompts: PromptBatch, answers: Sequence[Sequence[int]], detailed: bool = False
 ) -> AnswerScores:
     """Score one answer per prompt; logits exist for answer tokens only. The cache then holds them."""
-    labels = padded(answers, model.device)
-    ids, mask, positions = prompts.columns_of(labels)
-    logits = go_on(model, prompts.cache, ids, mask, positions, keep=ids.shape[1])
+    width = max(map(len, answers))
+    labels = torch.tensor([[*x] + [IGNORED] * (width - len(x)) for x in answers], device=model.device)
+    real = labels != IGNORED
+    # The last prompt token predicts the first that follows; nothing needs the last one's prediction.
+    ids = torch.cat([prompts.last[:, None], labels[:, :-1].clamp(min=0)], dim=1)
+    mask = torch.cat([prompts.mask, real[:, :-1].long()], dim=1)
+    last = real.sum(1, keepdim=True) - 1  # padding must not pass the model's positions
+    positions = prompts.position[:, None] + torch.arange(width, device=model.device).minimum(last)
+    logits = go_on(model, prompts.cache, ids, mask, positions, keep=width)
     flat, targets = logits.flatten(0, 1), labels.flatten()
     step = max(1, CHUNK_ELEMENTS.get(flat.device.type, 2**24) // flat.shape[1])
-    parts = [_score(x, y, detail) for x, y in zip(flat.split(step), targets.split(step), strict=True)]
+    parts = [_score(x, y, detailed) for x, y in zip(flat.split(step), targets.split(step), strict=True)]
     return AnswerScores(*(torch.cat(column).view(labels.shape) for column in zip(*parts, strict=True)))
 
 
-def _score(logits: Tensor, labels: Tensor, detail: Detail) -> tuple[Tensor, ...]:
+def _score(logits: Tensor, labels: Tensor, detailed: bool) -> tuple[Tensor, ...]:
     """The fields of ``AnswerScores`` for (M, V) logits."""
     scores = logits if logits.dtype == torch.float64 else logits.float()
     log_p = scores.log_softmax(dim=1)
     nll = F.nll_loss(log_p, labels, ignore_index=IGNORED, reduction="none")
-    if detail is Detail.LOSSES:
+    if not detailed:
         return (nll,)
-    likely = scores.argmax(dim=1)
-    if detail is Detail.LIKELY:
-        return nll, likely
     p = log_p.exp()
     mean = (p * log_p).sum(1)
     variance = (p * log_p.square()).sum(1) - mean.square()
-    return nll, likely, mean, variance.clamp(min=1e-6).sqrt()
+    return nll, scores.argmax(dim=1), mean, variance.clamp(min=1e-6).sqrt()
 
 
 def stops_of(model: PreTrainedModel, encoder: Encoder) -> list[int]:
@@ -149,7 +128,6 @@ def continue_prompts(
     stops: Sequence[int],
     max_new_tokens: int,
     choose: Callable[[Tensor], Tensor] = most_likely,
-    begun: Sequence[Sequence[int]] | None = None,
 ) -> list[list[int]]:
     """Generate tokens after each prompt, without the end token.
 
@@ -162,14 +140,12 @@ def continue_prompts(
         stops: Tokens that end an answer.
         max_new_tokens: Largest number of tokens of an answer; it is smaller where the model's positions end.
         choose: Chooses the next tokens, (B,), by the logits of the rows that go on, (B, V).
-        begun: Tokens of each answer that are among the prompt's already, fewer than it may have; ``None``: none.
     """
     ends = set(stops)
     ids, mask, positions, cache = prompts.last[:, None], prompts.mask, prompts.position[:, None], prompts.cache
     make_roomy(cache)
-    answers: list[list[int]] = [[] for _ in range(len(ids))] if begun is None else [list(x) for x in begun]
-    positions_left = (positions_of(model.config) - 1 - prompts.position).tolist()
-    room = [min(max_new_tokens, len(x) + left) for x, left in zip(answers, positions_left, strict=True)]
+    answers: list[list[int]] = [[] for _ in range(len(ids))]
+    room = (positions_of(model.config) - 1 - prompts.position).clamp(max=max_new_tokens).tolist()
     running = list(range(len(ids)))
     while running:
         logits = go_on(model, cache, ids, mask, positions, keep=1)[:, -1]

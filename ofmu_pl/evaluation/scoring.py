@@ -14,22 +14,19 @@ from ofmu_pl.data.guessable import OWN
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.evaluation.branches import Tokens
 from ofmu_pl.evaluation.prompts import stops_of
-from ofmu_pl.evaluation.questions import answer_questions
-from ofmu_pl.evaluation.saying import Answer, Question, Questions
-from ofmu_pl.evaluation.shares import one_token, own_share, refuse_broken
+from ofmu_pl.evaluation.questions import Answer, Question, Questions, Tokens, answer_questions
 from ofmu_pl.metrics import Scores, SetScores
 from ofmu_pl.metrics.fluency import ngram_entropy, repetition
 from ofmu_pl.metrics.rouge import rouge_l_f1, rouge_l_recall, rouge_l_recall_of_words
-from ofmu_pl.metrics.scores import broken_items
+from ofmu_pl.metrics.scores import broken_items, refuse_broken
 from ofmu_pl.modules.reference_scores import facts_of
 from ofmu_pl.networks.base import evaluating
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_shared
-from ofmu_pl.support.processes import gathered, is_first
+from ofmu_pl.support.processes import gathered, is_first, own_share
 from ofmu_pl.support.sets import is_document, prefix_of
-from ofmu_pl.training.together import together
+from ofmu_pl.training.together import one_token, together
 
 DETAILED = ("forget", "forget_paraphrased", "holdout")
 """Sets whose answers are also looked at token by token (memorisation, membership attacks)."""
@@ -105,8 +102,7 @@ def score_rows(
                 answers[0].detailed = True
                 part.texts.append(_scored_text(row, true, decode))
                 answers[0].own = kinds(true) == OWN if kinds is not None and tells_facts else None
-            if generates:
-                question.ask(_parted(true)[1])
+            question.generates |= generates
     with evaluating(model), together(model, one_token(model)):
         answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
     shares = gathered({name: _collect(part, decode) for name, part in parts.items()})

@@ -18,7 +18,6 @@ from lightning.pytorch.utilities.seed import isolate_rng
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ofmu_pl.data.tokenizers import tokenizer_hash
-from ofmu_pl.evaluation.shares import one_token
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics.bootstrap import wilson
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
@@ -28,7 +27,7 @@ from ofmu_pl.support.errors import UserError, reason
 from ofmu_pl.support.files import file_hash
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_shared
 from ofmu_pl.support.provenance import config_hash, weights_hash
-from ofmu_pl.training.together import together
+from ofmu_pl.training.together import one_token, together
 
 BATCH = 8
 """Requests at a time; lm-eval's search for a larger batch would fill the memory that the run's optimizers need."""

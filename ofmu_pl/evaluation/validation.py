@@ -12,10 +12,9 @@ from torch import Tensor
 from ofmu_pl.data.base import data_of
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.evaluation.shares import own_share
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import write_json
-from ofmu_pl.support.processes import gathered
+from ofmu_pl.support.processes import gathered, own_share
 from ofmu_pl.training.together import together
 
 ITEMS = 100  # number of rows of each split that are measured, drawn with the data's seed

@@ -18,7 +18,6 @@ from .functional import overall_score as overall_score
 from .functional import probability as probability
 from .functional import true_better as true_better
 from .functional import truth_probability as truth_probability
-from .image_scores import ImageScores as ImageScores
 from .images import ImageUnlearning as ImageUnlearning
 from .membership import auc as auc
 from .membership import membership_closeness as membership_closeness
@@ -33,6 +32,7 @@ from .rouge import rouge_l_recall as rouge_l_recall
 from .rouge import rouge_l_recall_of_words as rouge_l_recall_of_words
 from .sampling import at_least_once as at_least_once
 from .sampling import leak_at_k as leak_at_k
+from .scores import ImageScores as ImageScores
 from .scores import Scores as Scores
 from .scores import SetScores as SetScores
 from .tofu import tofu_metrics as tofu_metrics

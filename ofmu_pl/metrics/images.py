@@ -7,7 +7,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
-from ofmu_pl.metrics.image_scores import ImageScores
+from ofmu_pl.metrics.scores import ImageScores
 from ofmu_pl.metrics.vision import vision_metrics
 
 SETS = ("forget", "retain", "validation", "test")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from ofmu_pl.support.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass
@@ -108,6 +113,52 @@ Scores = dict[str, SetScores]
 """Scores by evaluation set."""
 
 
+@dataclass
+class ImageScores:
+    """Scores of one model on one set of images.
+
+    Attributes:
+        ids: Numbers of the images, (N,) int64, kept in ascending order; a repeated one is counted once.
+        labels: True classes, (N,) int64.
+        log_probs: Natural logarithms of the softmax, (N, C) float32 or float64.
+    """
+
+    ids: np.ndarray
+    labels: np.ndarray
+    log_probs: np.ndarray
+
+    def __post_init__(self) -> None:
+        """Keep each image once, in order: draws by position are then the same for every model and number of ranks."""
+        _, first = np.unique(self.ids, return_index=True)
+        self.ids, self.labels, self.log_probs = self.ids[first], self.labels[first], self.log_probs[first]
+
+    def as_dict(self) -> dict[str, torch.Tensor]:
+        """Tensors by field, for checkpoints."""
+        import torch  # the metrics do without
+
+        return {name: torch.from_numpy(value) for name, value in vars(self).items()}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, torch.Tensor]) -> ImageScores:
+        """Restore what ``as_dict`` gave."""
+        return cls(**{name: value.numpy() for name, value in fields.items()})
+
+    @property
+    def predictions(self) -> np.ndarray:
+        """The likeliest class, (N,); -1, which is no class, where a log-probability is NaN."""
+        return np.where(np.isnan(self.log_probs).any(axis=1), -1, self.log_probs.argmax(axis=1))
+
+    @property
+    def correct(self) -> np.ndarray:
+        """Whether each prediction is right, (N,) bool; NaN is wrong."""
+        return self.predictions == self.labels
+
+    @property
+    def losses(self) -> np.ndarray:
+        """Cross-entropies, (N,) float64, nats."""
+        return -self.log_probs[np.arange(len(self.labels)), self.labels].astype(np.float64)
+
+
 def broken_items(scores: Scores) -> dict[str, int]:
     """Count the items of each set with a loss that is NaN or infinite; sets without such items are left out."""
     counts = {}
@@ -115,3 +166,13 @@ def broken_items(scores: Scores) -> dict[str, int]:
         losses = [s.answer_loss, s.correct_loss, *([] if s.wrong_losses is None else s.wrong_losses.T)]
         counts[name] = int((~np.isfinite(losses)).any(axis=0).sum())
     return {name: n for name, n in counts.items() if n}
+
+
+def refuse_broken(what: str, broken: dict[str, int], scores: Mapping[str, Any], dtype: torch.dtype) -> None:
+    """Refuse a model that gives numbers that are not finite, by how many rows of each set have some."""
+    counts = ", ".join(f"{n} of {len(scores[name].ids)} in {name}" for name, n in broken.items() if n)
+    if counts:
+        raise UserError(
+            f"The model's {what} are not finite ({counts}): its weights are broken, or overflow in {dtype}, so give a "
+            "sound checkpoint or float32 weights."
+        )

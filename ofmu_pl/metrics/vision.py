@@ -10,9 +10,9 @@ from functools import partial
 import numpy as np
 
 from ofmu_pl.metrics.attacks import FEATURES, attack_quality, mia_efficacy
-from ofmu_pl.metrics.image_scores import ImageScores
 from ofmu_pl.metrics.membership import auc_result
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
+from ofmu_pl.metrics.scores import ImageScores
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.sets import is_request
 

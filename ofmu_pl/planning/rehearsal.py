@@ -19,7 +19,7 @@ from ofmu_pl.core.preflight import check_precision
 from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.evaluation.base import Evaluation
-from ofmu_pl.evaluation.prompts import Detail, continue_prompts, read_prompts, score_answers
+from ofmu_pl.evaluation.prompts import continue_prompts, read_prompts, score_answers
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.goal import EVERY
@@ -295,5 +295,5 @@ def _answer(network: Any, batch: Batch) -> None:
     begins = max(1, next(i for i, label in enumerate(labels) if label != IGNORED))
     with evaluating(network):
         prompts = read_prompts(network, [ids[:begins]])
-        score_answers(network, prompts, [ids[begins:]], Detail.MOMENTS)
+        score_answers(network, prompts, [ids[begins:]], detailed=True)
         continue_prompts(network, read_prompts(network, [ids[:begins]]), [], GENERATED)

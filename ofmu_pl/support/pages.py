@@ -18,6 +18,21 @@ def marks(part: str) -> tuple[str, str]:
     return f"<!-- {part} from here -->", f"<!-- {part} to here -->"
 
 
+ROWS = marks("rows")
+"""What stands around the rows on the audit page."""
+REMOVED = "<p>The rows and answers that stood here were removed.</p>"
+
+
+def without_rows(text: str) -> str:
+    """The audit page's text without the rows on it; the page itself if there are none.
+
+    >>> without_rows(f"a{ROWS[0]}row{ROWS[1]}b") == f"a{REMOVED}b"
+    True
+    """
+    before, found, rest = text.partition(ROWS[0])
+    return f"{before}{REMOVED}{rest.partition(ROWS[1])[2]}" if found else text
+
+
 def renewed(text: str, part: str, new: str) -> str | None:
     """A page with a part, whose marks are around it, instead of the old one; ``None``: it has no such part.
 

@@ -27,6 +27,11 @@ def from_first(find: Callable[[], T]) -> T:
     return found[0]  # type: ignore[return-value]
 
 
+def own_share() -> slice:
+    """The rows of this rank: every n-th, where there are n ranks."""
+    return slice(dist.get_rank(), None, dist.get_world_size()) if dist.is_initialized() else slice(None)
+
+
 def gathered(share: T) -> list[T]:
     """The shares of all processes, in their order; takes all."""
     if not dist.is_initialized():

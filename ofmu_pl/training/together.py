@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 
 import psutil
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
+from transformers import PreTrainedModel
 
 from ofmu_pl.training.parallel import reshard
 
@@ -40,6 +42,11 @@ def together(network: nn.Module, blank: Callable[[], object]) -> Iterator[None]:
             yield
     finally:
         reshard(network)
+
+
+def one_token(model: PreTrainedModel) -> Callable[[], object]:
+    """The least pass of a language model, for ranks that must make one and have no row."""
+    return partial(model, input_ids=torch.zeros(1, 1, dtype=torch.long, device=model.device), use_cache=False)
 
 
 def fits(network: nn.Module) -> bool:

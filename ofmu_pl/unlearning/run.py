@@ -17,7 +17,7 @@ from torch import nn
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.evaluation.account import Account
 from ofmu_pl.evaluation.base import Evaluation
-from ofmu_pl.evaluation.card import write_card
+from ofmu_pl.evaluation.results import write_card
 from ofmu_pl.evaluation.table import FinalTable, Metrics, print_table
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.report import report

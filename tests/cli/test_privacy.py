@@ -15,9 +15,9 @@ from markupsafe import escape
 from ofmu_pl.attacks.command import attack
 from ofmu_pl.attacks.relearn import Relearn
 from ofmu_pl.cli import main
-from ofmu_pl.evaluation.audit import REMOVED
 from ofmu_pl.evaluation.outputs import KEY, hashed, make_key
 from ofmu_pl.support.files import locked
+from ofmu_pl.support.pages import REMOVED
 from tests.cli.conftest import TINY
 
 OPEN_UNLEARNING = ("--evaluation.definition", "open_unlearning")
@@ -30,8 +30,7 @@ def cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OFMU_CACHE", str(folder))
         said = lambda model, prompts, *_, **__: [list(range(300 + n, 312 + n)) for n in prompts.mask.sum(1).tolist()]  # noqa: E731
-        patch.setattr("ofmu_pl.evaluation.saying.continue_prompts", said)
-        patch.setattr("ofmu_pl.evaluation.questions.can_branch", lambda *_: False)  # or scores say how it begins
+        patch.setattr("ofmu_pl.evaluation.questions.continue_prompts", said)
         yield folder
 
 

@@ -12,10 +12,9 @@ import ofmu_pl
 from ofmu_pl import Relearn
 from ofmu_pl.attacks.command import tell
 from ofmu_pl.evaluation.attacked import ALWAYS, PARTS, UNTRIED, parts
-from ofmu_pl.evaluation.audit import without_rows, write_audit
-from ofmu_pl.evaluation.card import CARD, write_card
+from ofmu_pl.evaluation.results import write_audit, write_card
 from ofmu_pl.support.kept import damage, write_sums
-from ofmu_pl.support.pages import AUDIT, marks
+from ofmu_pl.support.pages import AUDIT, CARD, marks, without_rows
 from ofmu_pl.support.records.results import AttackRecord, AttacksRecord
 from tests.evaluation.conftest import EXAMPLES
 from tests.evaluation.test_audit import HOSTILE, Outline

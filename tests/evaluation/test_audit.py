@@ -7,10 +7,11 @@ from html.parser import HTMLParser
 import pytest
 
 from ofmu_pl.evaluation.account import Example
-from ofmu_pl.evaluation.audit import MARKS, REMOVED, page, without_rows, write_audit
+from ofmu_pl.evaluation.results import page, write_audit
+from ofmu_pl.support.pages import REMOVED, ROWS, without_rows
 from tests.evaluation.conftest import EXAMPLES
 
-HOSTILE = f"<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{MARKS[1]}{{{{ 7 * 7 }}}}</dd></main>"
+HOSTILE = f"<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{ROWS[1]}{{{{ 7 * 7 }}}}</dd></main>"
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 
 
@@ -41,7 +42,7 @@ def test_its_parts_stand_in_order(told, tmp_path):
         assert said in text
     assert "<code>privacy_score</code>" in text
     assert "<code>privacy_score</code>. " not in text, "a metric without a sentence stands among the numbers alone"
-    assert MARKS[0] not in text
+    assert ROWS[0] not in text
     assert "--evaluation.samples" in text
 
 
@@ -80,6 +81,6 @@ def test_texts_of_others_stay_texts(told):
     assert not {"script", "img"} & set(outline.seen)
     assert not [name for name, _ in outline.attributes if name.startswith("on")]
     assert outline.open == []
-    assert text.count(MARKS[1]) == 1
+    assert text.count(ROWS[1]) == 1
     assert "{{ 7 * 7 }}" in text
     assert "alert" not in without_rows(page(told(examples=rows)))

@@ -9,7 +9,8 @@ from markdown_it import MarkdownIt
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from ofmu_pl.evaluation.account import Part
-from ofmu_pl.evaluation.card import CARD, card, write_card
+from ofmu_pl.evaluation.results import card, write_card
+from ofmu_pl.support.pages import CARD
 
 HOSTILE = "x|`y` <script>alert(1)</script> [a](javascript:b) # c\n---\nlicense: mit\n# d\n- *e* {{ f }} ~~g~~ \\"
 

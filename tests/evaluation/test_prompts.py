@@ -8,8 +8,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 from transformers.cache_utils import DynamicLayer
 
-from ofmu_pl.evaluation.branches import can_branch
-from ofmu_pl.evaluation.columns import ROOM, RoomyLayer
+from ofmu_pl.evaluation.columns import ROOM, ReadAgain, RoomyLayer
 from ofmu_pl.evaluation.prompts import continue_prompts, read_prompts, score_answers, stops_of
 from tests.helpers.texts import VOCABULARY, conversations, greedy, make_model, token_losses
 
@@ -119,7 +118,7 @@ def test_recurrent_layers_whose_states_are_of_no_column(kind):
         p.normal_(0.0, 0.5)
     pairs = [*conversations(8), ([3], [5, 1])]
     read = read_prompts(model, [p for p, _ in pairs])
-    assert not can_branch(read.cache, 1)
+    assert isinstance(read.cache, ReadAgain)
     rows = torch.tensor([3, 0, 3, 8, 7])
     scored = score_answers(model, read.rows(rows), [pairs[i][1] for i in rows.tolist()])
     for b, (prompt, answer) in enumerate(pairs[i] for i in rows.tolist()):

@@ -110,14 +110,13 @@ def test_the_text_of_a_cut_answer_is_what_is_scored(model):
     assert found.zlib_bytes.tolist() == [len(zlib.compress(scored.encode()))]
 
 
-def test_no_token_that_answers_share_is_read_twice(model, monkeypatch):
+def test_no_prompt_and_no_answer_is_read_twice(model, monkeypatch):
     monkeypatch.setitem(questions.COST_OF_CALL, "cpu", 0)  # no padding at all
     read = []
     model.base_model.register_forward_pre_hook(lambda m, a, kw: read.append(kw["input_ids"].numel()), with_kwargs=True)
     score_rows(model, Letters(), {"forget": ROWS, "retain": ROWS}, max_new_tokens=None)
     prompts = sum(len(question) - 1 for question in ("q?", "who is it"))
-    # As tokens, "yes", "yeah" and "never mind" begin with the same two, and "no" with the first of them.
-    answers = len("yes" + "yeah" + "no" + "never mind") - (2 + 2 + 1) + len("me" + "I am" + "you" + "she")
+    answers = len("yes" + "yeah" + "no" + "never mind") + len("me" + "I am" + "you" + "she")
     assert sum(read) == prompts + answers
 
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 
 from ofmu_pl.cli import main
-from ofmu_pl.evaluation.audit import page as audit
+from ofmu_pl.evaluation.results import page as audit
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.report import report
 from ofmu_pl.support.errors import UserError
