@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 Array = np.ndarray
 RESAMPLES = 1000
@@ -22,9 +22,10 @@ def interval(groups: Sequence[Array], seed: int = 0, *, bounded: bool = False) -
         [m - e q_97.5, m - e q_2.5],    q: quantiles of (m* - m) / e*
 
     which also holds for skewed values, where percentiles of m* are too narrow (Efron & Tibshirani 1993, section 12.5).
-    Fewer than ten items have the t interval, and so have items of which a few make all the difference: resamples
-    without these have hardly any e*. Where such items are bounded, Wilson's interval takes its place, of as many as
-    give a share the variance of the sum. One group of nothing but 0 and 1 has Wilson's (``wilson``), too.
+    Fewer than ten items have the t interval, where they are bounded that of the log-odds, ln(m / (1 - m)): near 0 and 1
+    the far side is the one that a plain interval misses. Items of which a few make all the difference have the t
+    interval, too, as resamples without these have hardly any e*; where they are bounded Wilson's takes its place, of as
+    many as give a share the variance of the sum. One group of nothing but 0 and 1 has Wilson's (``wilson``).
 
     Args:
         groups: Values of items, (N,) each; resamples are drawn from each group independently.
@@ -59,6 +60,9 @@ def interval(groups: Sequence[Array], seed: int = 0, *, bounded: bool = False) -
     else:
         half = error * float(stats.t.ppf((1 + COVERAGE) / 2, max(1, least - 1)))
         low, high = value - half, value + half
+        if bounded and 0 < value < 1:
+            width = half / (value * (1 - value))  # of the log-odds, to first order
+            low, high = special.expit([special.logit(value) - width, special.logit(value) + width]).tolist()
     return (max(0.0, low), min(1.0, high)) if bounded else (low, high)
 
 
@@ -85,7 +89,8 @@ def wilson(share: float, n: float) -> tuple[float, float]:
     """
     z2 = float(stats.norm.ppf((1 + COVERAGE) / 2)) ** 2
     middle, half = share + z2 / (2 * n), math.sqrt(z2 * (share * (1 - share) + z2 / (4 * n)) / n)
-    return max(0.0, (middle - half) / (1 + z2 / n)), min(1.0, (middle + half) / (1 + z2 / n))
+    low, high = (middle - half) / (1 + z2 / n), (middle + half) / (1 + z2 / n)
+    return max(0.0, min(low, share)), min(1.0, max(high, share))  # rounding must not leave out a share of 0 or 1
 
 
 def difference(groups: Sequence[Array]) -> tuple[float, float]:

@@ -88,7 +88,7 @@ class Guess:
 
         ``ids``, (b,), are the numbers of the rows, ``targets``, (b, S), the tokens that are to be predicted.
         """
-        guessed = torch.zeros(*targets.shape, self.model.vocabulary, device=targets.device)
+        guessed = torch.zeros(*targets.shape, self.model.vocabulary, dtype=torch.float32, device=targets.device)
         for row, i, places in zip(guessed, ids.tolist(), targets != IGNORED, strict=True):
             _, said = self._guessed("forget", i)
             row[places] = self.model.dense(said, row.device).log() / self.temperature

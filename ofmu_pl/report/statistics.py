@@ -29,7 +29,11 @@ class Spread:
     high: float = math.nan
 
 
-def spread(values: Iterable[float]) -> Spread:
+BOUNDED = ("0 to 1", "p-value", "KS distance")
+"""Units of values that lie between 0 and 1, and so do intervals of their means."""
+
+
+def spread(values: Iterable[float], *, bounded: bool = False) -> Spread:
     """Mean, deviation and interval (``metrics.interval``: the t interval of fewer than ten values).
 
     >>> spread([1.0, 2.0, 3.0]).std
@@ -40,7 +44,7 @@ def spread(values: Iterable[float]) -> Spread:
         return Spread(0, math.nan)
     if len(x) < 2:
         return Spread(1, float(x[0]))
-    return Spread(len(x), float(x.mean()), float(x.std(ddof=1)), *interval([x]))
+    return Spread(len(x), float(x.mean()), float(x.std(ddof=1)), *interval([x], bounded=bounded))
 
 
 def spread_of(entries: Iterable[Mapping[str, Any]], unit: float = 1) -> Spread:
@@ -49,7 +53,7 @@ def spread_of(entries: Iterable[Mapping[str, Any]], unit: float = 1) -> Spread:
     ends = known[0][1].get("interval") if len(known) == 1 else None
     low, high = (number(x) for x in ends) if isinstance(ends, list) and len(ends) == 2 else (None, None)
     if low is None or high is None:
-        return spread([value for value, _ in known])
+        return spread([value for value, _ in known], bounded=all(e.get("unit") in BOUNDED for _, e in known))
     return Spread(1, known[0][0], low=unit * low, high=unit * high)
 
 

@@ -128,12 +128,6 @@ def alone(language):
     return World(lambda: WindowLM(state=language), authors(holdout_authors=0))
 
 
-@pytest.fixture(scope="module")
-def guessing(language):
-    """The texts in a run whose precision leaves torch's default type, in which the guess is kept, at float32."""
-    return World(lambda: WindowLM(state=language, dtype=torch.float64), authors(), precision="32-true")
-
-
 def blank(seed):
     """Texts, and a network that knows none of them."""
     world = World(WindowLM, authors())
@@ -385,9 +379,9 @@ def test_iterations_below_a_blind_guess(length):
 
 
 @pytest.mark.parametrize("length", [1, 3])
-def test_iterations_with_a_pull_to_a_guess(guessing, length):
+def test_iterations_with_a_pull_to_a_guess(text, length):
     """Levels are by how easy each token is to guess, too."""
-    ours = shared(guessing, length, length, forget_ceiling="holdout", ngram_weight=0.3)
+    ours = shared(text, length, length, forget_ceiling="holdout", ngram_weight=0.3)
     assert ours.acted == [True, False, True][:length]
     assert len(ours.way.groups) > 3
     assert 0.05 < ours.pull.temperature < 1
@@ -416,8 +410,8 @@ def test_the_parts_begin_after_a_share_of_the_run(text, start, acted):
     assert ours.logged[0]["penalty"] == 0
 
 
-def test_the_tenth_iteration_sets_a_ceilings_levels_anew(guessing):
-    ours = shared(guessing, 12, 12, 1e-10, forget_ceiling="holdout", ngram_weight=0.3, higher_order_every=5)
+def test_the_tenth_iteration_sets_a_ceilings_levels_anew(text):
+    ours = shared(text, 12, 12, 1e-10, forget_ceiling="holdout", ngram_weight=0.3, higher_order_every=5)
     first, anew = ours.way.sets
     assert not torch.equal(first.nan_to_num(), anew.nan_to_num())
     assert [k for k, acts in enumerate(ours.acted) if acts] == [0, 5, 10]
