@@ -9,12 +9,13 @@ the method converges (Polyak 1969; Loizou, Vaswani, Laradji, Lacoste-Julien 2021
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ofmu_pl.core.shared_adam import GradientOptimizer
-from ofmu_pl.core.vectors import add_, dot
+from ofmu_pl.core.vectors import Vector, add_, dot
 
 
 class Polyak(GradientOptimizer):
@@ -25,6 +26,7 @@ class Polyak(GradientOptimizer):
         lr: Share of the gap that a step is to close, to first order.
         beta: Decay of the second moment v.
         eps: Smallest denominator of the direction.
+        mean: Decay of a running mean of the gradients, which moves nothing (``mean_direction``); 0: there is none.
         growth: A step's rate is at most this multiple of the largest recent rate, which falls by at most this factor a
             step. It is bounded since a gradient that vanishes says little about how far to go.
 
@@ -41,9 +43,16 @@ class Polyak(GradientOptimizer):
     """
 
     def __init__(
-        self, params: Iterable[Tensor], lr: float = 1.0, beta: float = 0.99, eps: float = 1e-12, growth: float = 1.5
+        self,
+        params: Iterable[Tensor],
+        lr: float = 1.0,
+        beta: float = 0.99,
+        eps: float = 1e-12,
+        growth: float = 1.5,
+        mean: float = 0.0,
     ) -> None:
-        super().__init__(params, {"lr": lr, "beta": beta, "eps": eps, "growth": growth, "rate": 0.0, "bound": 0.0})
+        options = {"lr": lr, "beta": beta, "eps": eps, "growth": growth, "mean": mean}
+        super().__init__(params, options | {"rate": 0.0, "bound": 0.0})
 
     def move(self, gap: float = 0.0) -> None:
         """One step along the gradients that the parameters have.
@@ -55,7 +64,7 @@ class Polyak(GradientOptimizer):
         (group,) = self.param_groups
         parameters = [p for p in group["params"] if p.grad is not None]
         gradients = [p.grad for p in parameters]
-        directions = [self._direction(p, group["beta"], group["eps"]) for p in parameters]
+        directions = [self._direction(p, group) for p in parameters]
         slope = dot(gradients, directions) if parameters else 0.0
         rate = 0.0
         if gap > 0 and slope > 0:
@@ -68,12 +77,27 @@ class Polyak(GradientOptimizer):
             add_(parameters, [(-rate, directions)])
         group["rate"] = rate
 
-    def _direction(self, p: Tensor, beta: float, eps: float) -> Tensor:
-        state = self.state[p]
+    def mean_direction(self) -> Vector:
+        """The running mean of the gradients in the steps' metric; empty before the first step."""
+        (group,) = self.param_groups
+        states = [self.state[p] for p in group["params"]]
+        return [s["mean"] / _size(s, group) for s in states] if all(states) else []
+
+    def _direction(self, p: Tensor, group: dict[str, Any]) -> Tensor:
+        state, beta = self.state[p], group["beta"]
         if not state:
             state |= {"step": 0, "square": torch.zeros_like(p)}
+            if group["mean"]:
+                state["mean"] = torch.zeros_like(p)
         state["step"] += 1
         assert p.grad is not None, "only parameters with gradients are stepped"
         state["square"].mul_(beta).addcmul_(p.grad, p.grad, value=1 - beta)
-        direction: Tensor = p.grad / (state["square"].div(1 - beta ** state["step"]).sqrt_().add_(eps))
-        return direction
+        if group["mean"]:
+            state["mean"].mul_(group["mean"]).add_(p.grad, alpha=1 - group["mean"])
+        return p.grad / _size(state, group)
+
+
+def _size(state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+    """sqrt(v) + eps."""
+    size: Tensor = state["square"].div(1 - group["beta"] ** state["step"]).sqrt_().add_(group["eps"])
+    return size

@@ -145,10 +145,10 @@ class OFMU(UnlearningModule):
                 f"model.stepper {steps} go by the distance to a goal alone: set model.lower HeldOutLevels and "
                 "model.lower.ngram_weight 0, or, to choose rates yourself, model.stepper SharedSteps."
             )
-        if self.upper.acts_in_loops and (self.beta > 0 or self.upper.rho > 0):
+        if self.upper.acts_in_loops and (self.beta > 0 or (self.upper.rho > 0 and self.upper.differentiates)):
             raise UserError(
                 f"model.stepper {steps} go along the losses' own gradients, to which {upper} adds: set model.upper "
-                "FlatteningStep, or NoPenalty and model.beta 0."
+                "FlatteningStep, or Reach or NoPenalty with model.beta 0."
             )
 
     def what_was_done(self) -> str:

@@ -191,6 +191,7 @@ class PathSteps(Stepper):
     remedy = "choose rates yourself by model.stepper SharedSteps"
     outer_options = MappingProxyType({"optimizer": partial(Polyak, lr=2.0), "scheduler": None, "gradient_clip": None})
     follows_distance = True
+    keeps_mean = True
 
     def __init__(self) -> None:
         super().__init__(1.0)
@@ -201,7 +202,14 @@ class PathSteps(Stepper):
 
     def own_optimizers(self, outer: Optimizer, network: nn.Module) -> list[Optimizer]:
         """Polyak's rule for the ascent."""
-        return [Polyak(trainable(network))]
+        return [Polyak(trainable(network), mean=INNER_BETAS[0])]
+
+    def mean(self, run: Run) -> Vector:
+        """Minus the running mean of the distance's gradient, which Polyak's rule goes against."""
+        down = cast(Polyak, run.optimizers[1]).mean_direction()
+        if down:
+            scale_(down, -1.0)
+        return down
 
     def arguments(self, lower: LowerLevel, batches: Sequence[Batch], t: int, loss_f: float) -> dict[str, float]:
         """How far the path is ahead of the batch."""

@@ -11,7 +11,7 @@ from ofmu_pl.core.reach import displaced, share, to_unit_
 from ofmu_pl.core.safeguards import Penalty, Safeguards
 from ofmu_pl.core.slope import flatten
 from ofmu_pl.core.variants import Loops, Setting
-from ofmu_pl.core.vectors import Combination, Vector
+from ofmu_pl.core.vectors import Combination, Vector, norm
 from ofmu_pl.modules.path import Path
 from ofmu_pl.support.errors import check_range
 
@@ -241,7 +241,8 @@ class Reach(UpperLevel):
     """Ascents take their gradients where relearning would bring the rows (``core.reach``), at no further gradient.
 
     Ascent and penalty are then one gradient, in every iteration from ``start`` on. The stepper's running mean says the
-    direction, so ``AdamSteps`` and ``SharedSteps`` go with it. It takes two vectors of the parameters' size more.
+    direction, so ``PlainSteps`` do not go with it; ``PathSteps`` are as long as the distance there asks for. It takes
+    two vectors of the parameters' size more.
 
     Args:
         length: r, the longest way back, as a root mean square over the weights; 0 switches it off.
@@ -288,19 +289,20 @@ class Reach(UpperLevel):
         return found, measured | {"reach": lengths[0]}
 
     def _look(self, setting: Setting, u: Vector) -> dict[str, float]:
-        """Measure once, by two gradients, how much of the plain forget loss is lost on the way back."""
+        """Measure once, by two gradients, how much of the plain forget loss is lost on the way back, and its slopes."""
         engine, forget = setting.engine, setting.pairs[-1][0]
-        here = engine.expand(forget, order=1).value
+        here = engine.expand(forget, order=1)
+        slope = norm(here.gradient)
         with displaced(engine.parameters, [(-self.rho / 3, u)]):
-            there = engine.expand(forget, order=1).value
-        lost = 1 - there / here if here else 0.0
+            there = engine.expand(forget, order=1)
+        lost = 1 - there.value / here.value if here.value else 0.0
         self.open = lost >= self.drop
         if not self.open:
             rank_zero_info(
                 f"Relearning would bring back {lost:.0%} of the forget rows' loss, less than model.upper.drop "
                 f"({self.drop:.0%}), so that ascents do not reach."
             )
-        return {"reach/drop": lost}
+        return {"reach/drop": lost, "reach/grad_L_f": slope, "reach/grad_L_f_back": norm(there.gradient)}
 
     def skip_to_late(self) -> None:
         """Reach, as if the loss had fallen."""

@@ -340,12 +340,18 @@ class PolyakByHand:
 
     def __init__(self, lr):
         self.lr, self.square, self.count, self.recent = lr, 0.0, 0, 0.0
+        self.mean = 0.0
+
+    @property
+    def size(self):
+        return (self.square / (1 - 0.99**self.count)).sqrt() + 1e-12
 
     def descent(self, gradient, gap):
         """The step; ``recent`` is the largest recent rate, which falls by 1.5 a step at most."""
         self.count += 1
         self.square = 0.99 * self.square + 0.01 * gradient**2
-        direction = gradient / ((self.square / (1 - 0.99**self.count)).sqrt() + 1e-12)
+        self.mean = 0.9 * self.mean + 0.1 * gradient
+        direction = gradient / self.size
         slope = float(gradient @ direction)
         if gap <= 0 or slope <= 0:
             return torch.zeros_like(gradient)
@@ -466,6 +472,7 @@ class Form:
     ngram_weight: float = 0.0
     safeguards: Safeguards = SAFE
     gradient_clip: float | None = 1.0
+    reach: float = 0.0
     micro_batch_size: int | None = None
     optimizer: Callable = torch.optim.SGD
     scheduler: Callable | None = None
@@ -494,7 +501,7 @@ class AutoByHand:
 
     def iterate(self, k, batch):
         """Iteration k, from 0, up to its check."""
-        form, scalars = self.form, {"rho": self.form.rho_0}
+        form, scalars = self.form, {"rho": self.form.reach or self.form.rho_0}
         self.model.work += len(batch["forget"]) + (0 if k else examined(form, self.model.data.batch_size))
         due = k % form.higher_order_every == 0 and self.gone >= form.higher_order_from
         self.paused.append(due and self.way.harm > KEPT)
@@ -503,7 +510,7 @@ class AutoByHand:
         if self.acted[-1] and form.rho_0:
             scalars |= self.flatten(forget, retain)
         before = self.below(retain) if form.outer_at == "start" else None
-        scalars |= self.ascend(batch["forget"][:-1])
+        scalars |= self.ascend(k, batch["forget"][:-1])
         loss, gradient = before or self.below(retain)
         rise = self.way.note(retain["ids"], loss)
         self.model.go(self.down.descent(gradient, rise))
@@ -527,12 +534,22 @@ class AutoByHand:
         self.model.go(-self.form.rho_0 * (v @ v) / (h @ h) * h)
         return phi.logged(h, h)
 
-    def ascend(self, batches):
+    def reached(self, k, number):
+        """The step back to where ascent ``number`` of the run takes its gradient; iteration 0 has no direction yet."""
+        if not self.form.reach or not k:
+            return 0.0 * self.model.weights()
+        u = self.up.mean / self.up.size
+        return self.form.reach * ((0.6180339887498949 * number + 0.5) % 1.0) * u / u.square().mean().sqrt()
+
+    def ascend(self, k, batches):
         """One step for each forget batch, as far as the path is ahead of it."""
         found = {}
         for t, batch in enumerate(batches):
+            step = self.reached(k, k * len(batches) + t)
+            self.model.go(step)
             far = self.way.distances(batch).mean()
             gradient = self.model.grad(far)
+            self.model.go(-step)
             gap = self.way.ahead(batch, t, len(batches), far.item())
             self.model.go(self.up.descent(gradient, gap))
             found = found or {"inner/distance": far.item(), "inner/grad_Phi": gradient.norm().item()}

@@ -388,7 +388,8 @@ def test_a_checkpoint_from_before_the_parts_is_refused():
         ({"upper": flattening()}, "model.lower"),
         (ALONG_PATH, "model.upper"),
         (ALONG_PATH | {"upper": NoPenalty}, "model.beta"),
-        (ALONG_PATH | {"upper": Reach}, "model.stepper"),
+        (ALONG_PATH | {"upper": Reach}, "model.beta"),
+        ({"upper": Reach}, "model.stepper"),
         (ALONG_PATH | {"upper": printed(rho_0=0.0)}, "model.beta"),
     ],
 )
@@ -414,7 +415,7 @@ TOGETHER = [
     for upper in UPPER
     if (lower != "bounded" or (stepper != "path" and upper != "flatten"))
     and (upper != "printed" or stepper != "path")
-    and (upper != "reach" or stepper in ("adam", "shared"))
+    and (upper != "reach" or stepper != "plain")
 ]
 
 

@@ -16,7 +16,7 @@ from ofmu_pl.data import Authors, Digits
 from ofmu_pl.modules import OFMU, FineTune
 from ofmu_pl.modules.lower_level import BoundedLoss, HeldOutLevels
 from ofmu_pl.modules.steppers import AdamSteps, PathSteps, PlainSteps, SharedSteps
-from ofmu_pl.modules.upper_level import FlatteningStep, PrintedPenalty
+from ofmu_pl.modules.upper_level import FlatteningStep, PrintedPenalty, Reach
 from ofmu_pl.networks import SmallCNN
 from tests.helpers.ofmu_by_hand import (
     KEPT,
@@ -46,6 +46,8 @@ def make(network, form):
     upper = partial(PrintedPenalty, rho_0=form.rho_0, gamma=form.gamma, **when)
     if form.rates:
         upper = partial(FlatteningStep, share=form.rho_0, until=form.higher_order_until, **when)
+    if form.reach:
+        upper = partial(Reach, form.reach, start=0.0)
     parts = {"lower": lower, "stepper": PathSteps if form.rates else partial(steps, lr=form.inner_lr), "upper": upper}
     same = ("stop_at", "beta", "outer_at", "inner_steps", "safeguards", "gradient_clip", "micro_batch_size")
     others = {name: getattr(form, name) for name in (*same, "optimizer", "scheduler")}
@@ -249,6 +251,15 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_at_automatic_rates(text, form):
     assert auto(text, 60, 3, **FORMS[form]).acted[0]
+
+
+@pytest.mark.parametrize("form", [{}, {"inner_steps": 2, "outer_at": "start"}], ids=["one ascent", "two"])
+def test_ascents_that_reach_at_automatic_rates(text, form):
+    """Steps are as long as the distance there asks for, at first order's gradients."""
+    options = {"beta": 0.0, "rho_0": 0.0, **form}
+    ours, plain = auto(text, 60, 4, **options, reach=0.02), auto(text, 60, 4, **options)
+    assert [x["gradient_evaluations"] for x in ours.logged] == [x["gradient_evaluations"] for x in plain.logged]
+    assert (ours.model.weights() - plain.model.weights()).norm() > 1e-3 * plain.model.weights().norm()
 
 
 def test_the_path_waits_while_retain_rows_are_harmed_and_so_do_the_parts(text):
