@@ -59,7 +59,8 @@ def quickstart(seed: int, logs: Path) -> None:
 
     print()
     closing(runs, list(METHODS))
-    say(f"\nThe page: {page}\nNext, all attacks: ofmu_pl attack --config ofmu_pl:attacks.yaml --runs {runs}")
+    attack = shlex.join(["attack", "--config", "ofmu_pl:attacks.yaml", "--runs", str(runs)])
+    say(f"\nThe page: {page}\nNext, all attacks: ofmu_pl {attack}")
 
 
 def _run(words: list[str], outputs: Sequence[Path], sources: Sequence[Path] = ()) -> None:

@@ -1,5 +1,6 @@
 """How a command ends: what a user can mend is one sentence on stderr and exit code 1."""
 
+import codecs
 import errno
 import os
 import sys
@@ -28,6 +29,8 @@ REFUSED = {
     errno.ENAMETOOLONG: "is too long for the disk: give a shorter name",
 }
 """What is said of a file that the system refuses, by its error."""
+IN_WORDS, ARROWS = "ofmu_pl.in_words", {"↑": "up", "↓": "down", "→": "to"}
+"""The handler of what a terminal's encoding lacks, and what it writes for an arrow; for others a question mark."""
 
 
 @contextmanager
@@ -36,7 +39,8 @@ def one_sentence(words: list[str]) -> Iterator[None]:
     advice = ADVICE.get(words[0] if words else "", "")
     warnings.formatwarning = as_sentence
     if isinstance(sys.stdout, TextIOWrapper):  # no terminal's encoding is worth the numbers of a run
-        sys.stdout.reconfigure(errors="replace")
+        codecs.register_error(IN_WORDS, _in_words)
+        sys.stdout.reconfigure(errors=IN_WORDS)
     try:
         with orderly(words):
             yield
@@ -62,3 +66,9 @@ def one_sentence(words: list[str]) -> Iterator[None]:
         then = advice if REFUSED[error.errno] in (_FULL, _BROKEN) else ""
         said = f"'{named:.300}' {REFUSED[error.errno]} ({error.strerror}){then}."
         fail(said if readable else f"{named} {UNREADABLE}.")
+
+
+def _in_words(error: UnicodeError) -> tuple[str, int]:
+    """What stands for characters that an encoding lacks, and where to go on."""
+    assert isinstance(error, UnicodeEncodeError), "the handler is of an output"
+    return "".join(ARROWS.get(x, "?") for x in error.object[error.start : error.end]), error.end

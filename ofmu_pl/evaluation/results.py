@@ -1,6 +1,7 @@
 """Writes what an evaluation found of a run: ``results.json``, the model card and the audit page."""
 
 import os
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 
@@ -116,9 +117,9 @@ def tell_where(folder: Path, unlearned: str | None) -> None:
     """Print where the files are; and what comes next, where a model unlearned data of this modality."""
     rank_zero_info(f"Results: {folder / RESULTS}")
     if unlearned is not None:
-        attack = f"attack --config ofmu_pl:attacks.yaml --runs {folder}"
-        then = attack if unlearned == "text" else f"report {folder.parents[1]}"
-        rank_zero_info(f"Page to sign: {folder / AUDIT}\nNext: ofmu_pl {then}")
+        attack = ["attack", "--config", "ofmu_pl:attacks.yaml", "--runs", str(folder)]
+        then = attack if unlearned == "text" else ["report", str(folder.parents[1])]
+        rank_zero_info(f"Page to sign: {folder / AUDIT}\nNext: ofmu_pl {shlex.join(then)}")
 
 
 def as_dicts(metrics: Metrics) -> Entries:

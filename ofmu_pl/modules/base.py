@@ -222,7 +222,8 @@ class UnlearningModule(pl.LightningModule, ABC):
             if self.gradient_clip is not None:
                 size = self.clipped_norm(scalars)
                 scalars["gradient_clipped"] = float(size > self.gradient_clip)
-                scale_(gradient, min(1.0, self.gradient_clip / size) if size else 1.0)
+                if size > self.gradient_clip:
+                    scale_(gradient, self.gradient_clip / size)
             self.weights_changed()
             self.descend(gradient, **self.step_arguments(scalars))
         except (ZeroDivisionError, Runaway) as error:

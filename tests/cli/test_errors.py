@@ -1,15 +1,18 @@
 """Bad input and bad luck: one sentence on stderr, exit code 1 or 2, nothing overwritten."""
 
 import errno
+import io
 import json
 import os
 import re
 import shutil
+import sys
 
 import pytest
 import torch
 
 from ofmu_pl.cli import commands
+from ofmu_pl.cli.sentences import one_sentence
 from ofmu_pl.modules import OFMU
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.adapters import add_adapters
@@ -198,3 +201,11 @@ def test_threads_soon_sleep_while_they_wait_unless_one_says_otherwise(monkeypatc
         monkeypatch.setenv(name, value)
     commands.main(["configs"])
     assert os.environ.get("GOMP_SPINCOUNT") == found
+
+
+def test_arrows_are_words_where_the_terminal_has_none(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    with one_sentence(["report"]):
+        print("utility ↑, forgotten ↓, before → after, é", flush=True)
+    assert written.getvalue().strip() == b"utility up, forgotten down, before to after, ?"
