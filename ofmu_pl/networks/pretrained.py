@@ -71,6 +71,11 @@ def load_pretrained(
                 f"The model in '{path}' runs Python code of its own, which nobody has checked: read it, then set "
                 "`trust_remote_code=true`, or take a model that transformers knows."
             ) from error
+        if isinstance(error, ImportError):
+            raise UserError(
+                f"'{path}' needs what is not installed ({reason(error)}): install it, or set `model.network.attention` "
+                "sdpa if it is a kernel."
+            ) from error
         what = "has no readable model" if folder.is_dir() else "is neither a local folder nor a reachable hub id"
         raise UserError(
             f"'{path}' {what} ({reason(error)}): give a folder with config.json, model.safetensors and a tokenizer."

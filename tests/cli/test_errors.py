@@ -10,6 +10,7 @@ import sys
 
 import pytest
 import torch
+from transformers.utils import is_flash_attn_2_available
 
 from ofmu_pl.cli import commands
 from ofmu_pl.cli.sentences import one_sentence
@@ -17,6 +18,7 @@ from ofmu_pl.modules import OFMU
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.adapters import add_adapters
 from ofmu_pl.networks.pretrained import load_pretrained
+from ofmu_pl.support.errors import UserError
 from tests.cli.conftest import the_error
 from tests.helpers.tofu_files import tofu_files
 
@@ -102,6 +104,12 @@ def test_open_unlearning_log_of_other_rows_or_prompts(refused, fit, models, tmp_
 def test_a_model_folder_that_is_not_there_is_no_hub_id(refused, tmp_path):
     text = refused("--model.network.path", str(tmp_path / "model"), command="plan")
     assert f"folder '{tmp_path}/model'" in text
+
+
+@pytest.mark.skipif(is_flash_attn_2_available(), reason="the kernel is installed")
+def test_a_kernel_that_is_not_installed_asks_for_no_other_folder(models):
+    with pytest.raises(UserError, match="model.network.attention"):
+        load_pretrained(str(models / "target/latest/hf"), "flash_attention_2")
 
 
 def test_a_folder_of_adapters_must_be_merged_first(refused, models, tmp_path):
