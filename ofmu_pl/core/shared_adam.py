@@ -12,6 +12,8 @@ anneals them.
 At the same rate an iteration of one ascent and one descent goes sqrt(2) times as far as Adam on the sum of both
 gradients: v is the mean of their squares, and the square of the sum of two gradients that have nothing to do with each
 other is twice that. A rate that was found for a method of one level is to be divided by sqrt(2).
+
+``GradientOptimizer`` is the base of all optimizers of ``core``.
 """
 
 from abc import abstractmethod

@@ -115,6 +115,8 @@ def answer_questions(
             rows = read.rows(torch.tensor(speaking, device=model.device))
             for row, said in zip(speaking, continue_prompts(model, rows, stops, max_new_tokens), strict=True):
                 asked[row].said = said
+            del rows
+        del read  # so that memory has one chunk's cache at a time
         bar.update(len(prompts))
     bar.close()
 

@@ -136,7 +136,7 @@ class OFMU(UnlearningModule):
         if self.upper.needs_mean and not self.stepper.keeps_mean:
             raise UserError(
                 f"model.upper {upper} goes back along the ascent's running mean, and {steps} keep none: set "
-                "model.stepper SharedSteps or AdamSteps."
+                "model.stepper SharedSteps, AdamSteps or PathSteps."
             )
         if not self.stepper.follows_distance:
             return
@@ -198,7 +198,7 @@ class OFMU(UnlearningModule):
                 "The exact engine ascends on whole copies of FSDP2's shards, for which no Adam keeps state: set "
                 "model.engine finite_difference, model.stepper PlainSteps, or trainer.strategy ddp."
             )
-        return self.stepper.own_optimizers(outer, self.trained)
+        return self.stepper.own_optimizers(outer, self.trained, mean=self.upper.needs_mean)
 
     @property
     def moves_parameters(self) -> bool:  # type: ignore[override]
@@ -236,10 +236,10 @@ class OFMU(UnlearningModule):
         with self.run.full_precision() if acts and self.takes_parts and not self.exact else nullcontext():
             scalars |= self.scrutiny.look(self, self.engine, batch, similar=similar, penalised=differentiated)
             penalised = penalised and (self.scrutiny.order > 2 or not differentiated)
-            self.upper.acted += penalised
             due = due and self.takes_parts
             given = self._iteration(self.engine, batch, due=due, similar=similar, penalised=penalised)
             found, measured = self.upper.iterate(given)
+            self.upper.acted += penalised and measured.get("reach", 1.0) > 0
         scalars |= measured | found.scalars()
         if self.stationarity_tol is not None and found.parts is not None:
             self._stop_where_stationary(found.parts.grad_phi_norm, self.stationarity_tol)

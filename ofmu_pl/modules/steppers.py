@@ -43,7 +43,7 @@ class Stepper(ABC):
     plain: bool = False
     """Whether no optimizer takes the steps."""
     keeps_mean: bool = False
-    """Whether the optimizer keeps a running mean of the ascent's gradients."""
+    """Whether the optimizer can keep a running mean of the ascent's gradients."""
     follows_distance: bool = False
     """Whether steps are as long as the lower level's distance asks for, along its own gradient."""
 
@@ -56,8 +56,11 @@ class Stepper(ABC):
         return safeguards
 
     @abstractmethod
-    def own_optimizers(self, outer: Optimizer, network: nn.Module) -> list[Optimizer]:
-        """Make the optimizer that the ascent has for itself, if any; refuse an ``outer`` one that cannot serve both."""
+    def own_optimizers(self, outer: Optimizer, network: nn.Module, *, mean: bool) -> list[Optimizer]:
+        """Make the optimizer that the ascent has for itself, if any; refuse an ``outer`` one that cannot serve both.
+
+        ``mean`` says whether the method ``mean`` is asked.
+        """
 
     def optimizers(self, run: Run) -> list[Optimizer]:
         """The optimizer that takes the ascent steps; none: they are plain."""
@@ -110,7 +113,7 @@ class PlainSteps(Stepper):
     def __init__(self, lr: float = 0.02) -> None:
         super().__init__(lr)
 
-    def own_optimizers(self, outer: Optimizer, network: nn.Module) -> list[Optimizer]:
+    def own_optimizers(self, outer: Optimizer, network: nn.Module, *, mean: bool) -> list[Optimizer]:
         """None."""
         return []
 
@@ -127,7 +130,7 @@ class AdamSteps(Stepper):
     def __init__(self, lr: float = 3e-4) -> None:
         super().__init__(lr)
 
-    def own_optimizers(self, outer: Optimizer, network: nn.Module) -> list[Optimizer]:
+    def own_optimizers(self, outer: Optimizer, network: nn.Module, *, mean: bool) -> list[Optimizer]:
         """An Adam."""
         return [torch.optim.Adam(trainable(network), lr=self.lr, betas=INNER_BETAS)]
 
@@ -154,7 +157,7 @@ class SharedSteps(Stepper):
     def __init__(self, lr: float = 1.0) -> None:
         super().__init__(lr)
 
-    def own_optimizers(self, outer: Optimizer, network: nn.Module) -> list[Optimizer]:
+    def own_optimizers(self, outer: Optimizer, network: nn.Module, *, mean: bool) -> list[Optimizer]:
         """None: the outer one has to be a ``SharedAdam``, with the second momentum that the ascent needs."""
         if not isinstance(outer, SharedAdam):
             raise UserError(
@@ -200,9 +203,9 @@ class PathSteps(Stepper):
         """No bound on the ascent's direction, by whose size the step is found."""
         return replace(safeguards, inner_clip=None)
 
-    def own_optimizers(self, outer: Optimizer, network: nn.Module) -> list[Optimizer]:
+    def own_optimizers(self, outer: Optimizer, network: nn.Module, *, mean: bool) -> list[Optimizer]:
         """Polyak's rule for the ascent."""
-        return [Polyak(trainable(network), mean=INNER_BETAS[0])]
+        return [Polyak(trainable(network), mean=INNER_BETAS[0] if mean else 0.0)]
 
     def mean(self, run: Run) -> Vector:
         """Minus the running mean of the distance's gradient, which Polyak's rule goes against."""

@@ -292,10 +292,11 @@ class Reach(UpperLevel):
         """Measure once, by two gradients, how much of the plain forget loss is lost on the way back, and its slopes."""
         engine, forget = setting.engine, setting.pairs[-1][0]
         here = engine.expand(forget, order=1)
-        slope = norm(here.gradient)
+        value, slope = here.value, norm(here.gradient)
+        del here  # its gradient is not needed beside the next one
         with displaced(engine.parameters, [(-self.rho / 3, u)]):
             there = engine.expand(forget, order=1)
-        lost = 1 - there.value / here.value if here.value else 0.0
+        lost = 1 - there.value / value if value else 0.0
         self.open = lost >= self.drop
         if not self.open:
             rank_zero_info(
@@ -303,6 +304,14 @@ class Reach(UpperLevel):
                 f"({self.drop:.0%}), so that ascents do not reach."
             )
         return {"reach/drop": lost, "reach/grad_L_f": slope, "reach/grad_L_f_back": norm(there.gradient)}
+
+    def end(self) -> None:
+        """Say that no ascent reached because the run ended before."""
+        if self.rho > 0 and self.open is not False and not self.acted:
+            rank_zero_warn(
+                f"The run ended before ascents were to reach: lower model.upper.start ({self.start}), the share of the "
+                "most iterations that it could have had."
+            )
 
     def skip_to_late(self) -> None:
         """Reach, as if the loss had fallen."""

@@ -19,6 +19,7 @@ from ofmu_pl.networks.state_files import fill, read_state
 from ofmu_pl.support.errors import UserError, check_range, reason
 from ofmu_pl.support.extras import extra
 from ofmu_pl.support.files import read_json, regular, write_json
+from ofmu_pl.support.hub import local_folder
 from ofmu_pl.support.kept import require_undamaged
 from ofmu_pl.support.records.results import PROVENANCE, ModelRecord
 
@@ -59,8 +60,8 @@ class ImageNetwork(Network):
     """
 
     modality = "images"
-    shaped_by: ClassVar[tuple[str, ...]] = ()
-    """Names of the arguments that fix the shapes of the parameters."""
+    shaped_by: ClassVar[tuple[str, ...]]
+    """Names of the arguments that fix the shapes of the parameters, all of them: trained models are kept by these."""
 
     def __init__(self, path: str | None = None, bn_mode: BatchNormMode = "frozen") -> None:
         self.path, self.bn_mode, self._classes = path, bn_mode, 0
@@ -95,7 +96,7 @@ class ImageNetwork(Network):
         if path is not None and path.is_file():
             fill(module[1], read_state(path, module[1].state_dict().keys()), path, "`network`")
         elif path is not None:
-            self._load(module, path, datamodule)
+            self._load(module, local_folder(str(self.path), "path") or path, datamodule)
         return module
 
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:

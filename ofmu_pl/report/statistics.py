@@ -34,7 +34,7 @@ BOUNDED = ("0 to 1", "p-value", "KS distance")
 
 
 def spread(values: Iterable[float], *, bounded: bool = False) -> Spread:
-    """Mean, deviation and interval (``metrics.interval``: the t interval of fewer than ten values).
+    """Mean, deviation and interval (``metrics.interval``: a t interval of fewer than ten values).
 
     >>> spread([1.0, 2.0, 3.0]).std
     1.0
@@ -59,7 +59,7 @@ def spread_of(entries: Iterable[Mapping[str, Any]], unit: float = 1) -> Spread:
 
 def spread_in(experiment: Study, method: str, metric: str) -> Spread:
     """The spread of a method's metric over replicates."""
-    return spread(experiment.values(method, metric).values())
+    return spread(experiment.values(method, metric).values(), bounded=experiment.declared(metric).unit in BOUNDED)
 
 
 def differences(ours: Mapping[Any, float], theirs: Mapping[Any, float]) -> list[float]:

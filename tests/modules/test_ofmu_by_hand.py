@@ -204,6 +204,8 @@ def test_it_reaches_only_where_the_loss_falls(drop, reaches, work):
     trainer = train_on_digits(module := shipped(beta=0.0, upper=upper, inner_steps=2), steps=4, **LIKE)
     assert module.upper.open is reaches
     assert (trainer.callback_metrics["reach"] > 0) == reaches
+    assert module.upper.acted == (2 if reaches else 0)
+    assert ("penalty" in module.what_was_done()) == reaches
     train_on_digits(without := shipped(beta=0.0, upper=NoPenalty, inner_steps=2), steps=4, **LIKE)
     assert module.gradient_evaluations - without.gradient_evaluations == work
     assert torch.equal(weights(module), weights(without)) != reaches
