@@ -227,8 +227,9 @@ class OFMU(UnlearningModule):
         """Run Algorithm 1 (``core.algorithm``, or ``core.variants``) up to the outer optimizer's step."""
         assert self.engine is not None, "on_train_start has not run"
         due = (self.run.step - 1) % self.period == 0
-        gone = (self.run.step - 1) / self.length if self.length > 0 else 1.0
-        acts = due and self.upper.acts(gone, self.lower.path)  # before an iteration of second order only measures
+        acts = due and self.upper.acts(
+            self._gone(), self.lower.path
+        )  # before an iteration of second order only measures
         similar, penalised = acts and self.beta > 0, acts and self.upper.rho > 0
         differentiated = penalised and self.upper.differentiates
         scalars = {"rho": self.upper.rho}
@@ -244,6 +245,12 @@ class OFMU(UnlearningModule):
         if self.stationarity_tol is not None and found.parts is not None:
             self._stop_where_stationary(found.parts.grad_phi_norm, self.stationarity_tol)
         return found.gradient, self.lower.measured(scalars, batch["retain"][-1]["ids"], found.loss_r)
+
+    def _gone(self) -> float:
+        """The share of the run that is gone; of the path where steps follow it, as such a run ends at its goal."""
+        if self.stepper.follows_distance and self.lower.path is not None:
+            return self.lower.path.share
+        return (self.run.step - 1) / self.length if self.length > 0 else 1.0
 
     def _iteration(
         self, engine: Engine, batch: dict[str, list[Batch]], *, due: bool, similar: bool, penalised: bool

@@ -248,7 +248,8 @@ class Reach(UpperLevel):
         length: r, the longest way back, as a root mean square over the weights; 0 switches it off.
         drop: Share of the forget rows' loss that must be lost at a third of the way, when the first ascent would reach:
             else the way back leads nowhere, and no ascent reaches. 0: ascents reach in any case.
-        start: Share of the run from which ascents reach, and the similarity acts, in every iteration.
+        start: Share of the run from which ascents reach, and the similarity acts, in every iteration; with
+            ``PathSteps`` of the path.
 
     Attributes:
         open: Whether ascents reach; ``None``: the loss on the way back is yet to be looked at.
@@ -308,10 +309,7 @@ class Reach(UpperLevel):
     def end(self) -> None:
         """Say that no ascent reached because the run ended before."""
         if self.rho > 0 and self.open is not False and not self.acted:
-            rank_zero_warn(
-                f"The run ended before ascents were to reach: lower model.upper.start ({self.start}), the share of the "
-                "most iterations that it could have had."
-            )
+            rank_zero_warn(f"The run ended before ascents were to reach: lower model.upper.start ({self.start}).")
 
     def skip_to_late(self) -> None:
         """Reach, as if the loss had fallen."""

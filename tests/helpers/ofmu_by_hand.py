@@ -484,6 +484,7 @@ class AutoByHand:
     Attributes:
         acted: Whether similarity and penalty acted in each iteration.
         paused: Whether in an iteration that they were due in they waited for retain rows.
+        lengths: How far back each ascent took its gradient.
         logged: Scalars of each iteration.
         stopped: Whether the run is at its end.
     """
@@ -491,6 +492,7 @@ class AutoByHand:
     def __init__(self, model, form, way):
         self.model, self.form, self.way = model, form, way
         self.up, self.down = PolyakByHand(1.0), PolyakByHand(2.0)
+        self.lengths = []
         self.acted, self.paused, self.logged = [], [], []
         self.stopped = False
 
@@ -536,10 +538,10 @@ class AutoByHand:
 
     def reached(self, k, number):
         """The step back to where ascent ``number`` of the run takes its gradient; iteration 0 has no direction yet."""
-        if not self.form.reach or not k:
-            return 0.0 * self.model.weights()
-        u = self.up.mean / self.up.size
-        return self.form.reach * ((0.6180339887498949 * number + 0.5) % 1.0) * u / u.square().mean().sqrt()
+        reaches = self.form.reach and k and self.gone >= self.form.higher_order_from
+        self.lengths.append(self.form.reach * ((0.6180339887498949 * number + 0.5) % 1.0) if reaches else 0.0)
+        u = self.up.mean / self.up.size if reaches else torch.ones_like(self.model.weights())
+        return self.lengths[-1] * u / u.square().mean().sqrt()
 
     def ascend(self, k, batches):
         """One step for each forget batch, as far as the path is ahead of it."""

@@ -47,7 +47,7 @@ def make(network, form):
     if form.rates:
         upper = partial(FlatteningStep, share=form.rho_0, until=form.higher_order_until, **when)
     if form.reach:
-        upper = partial(Reach, form.reach, start=0.0)
+        upper = partial(Reach, form.reach, start=form.higher_order_from)
     parts = {"lower": lower, "stepper": PathSteps if form.rates else partial(steps, lr=form.inner_lr), "upper": upper}
     same = ("stop_at", "beta", "outer_at", "inner_steps", "safeguards", "gradient_clip", "micro_batch_size")
     others = {name: getattr(form, name) for name in (*same, "optimizer", "scheduler")}
@@ -260,6 +260,11 @@ def test_ascents_that_reach_at_automatic_rates(text, form):
     ours, plain = auto(text, 60, 4, **options, reach=0.02), auto(text, 60, 4, **options)
     assert [x["gradient_evaluations"] for x in ours.logged] == [x["gradient_evaluations"] for x in plain.logged]
     assert (ours.model.weights() - plain.model.weights()).norm() > 1e-3 * plain.model.weights().norm()
+
+
+def test_ascents_reach_after_a_share_of_the_path(text):
+    ours = auto(text, 60, 5, beta=0.0, rho_0=0.0, reach=0.02, higher_order_from=0.04)
+    assert [x > 0 for x in ours.lengths] == [False, False, True, True, True]
 
 
 def test_the_path_waits_while_retain_rows_are_harmed_and_so_do_the_parts(text):
