@@ -1,6 +1,7 @@
 r"""How far along its way to the goal a run is: equal steps, which wait while what must stay is harmed.
 
-after a share t of the way,  z_path = z_goal + (1 - t) (z_start - z_goal)       in log-odds
+of a ceiling, after a share t of the way,  z_path = z_goal + (1 - t) (z_start - z_goal)     in log-odds
+of a two-sided goal                        far_path = (1 - t) far_start                     of rows (``levels.py``)
 harm <- harm + 0.2 (rise - harm)                                                of retain batches' losses
 """
 
