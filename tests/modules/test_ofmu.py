@@ -430,3 +430,21 @@ def test_all_other_parts_go_together():
         ends.append(weights(module))
     assert all(end.isfinite().all() for end in ends)
     assert len({tuple(end.tolist()) for end in ends}) == len(TOGETHER)
+
+
+def test_reach_goes_back_along_adapters_alone():
+    """The base stays as it was, bit for bit, and adapters end elsewhere than without a penalty."""
+    found = []
+    for upper in (partial(Reach, 0.02, start=0.0), NoPenalty):
+        given = {
+            "optimizer": partial(SharedAdam, lr=1e-3),
+            "beta": 0.0,
+            "engine": "finite_difference",
+            "inner_steps": 1,
+        }
+        module = OFMU(CausalLM(config=TINY, lora={"r": 2}), stepper=shared(), upper=upper, **given)
+        train(module, steps=3)
+        found.append({name: p.detach().clone() for name, p in module.network.named_parameters()})
+    moved = {name for name, p in found[0].items() if not torch.equal(p, found[1][name])}
+    assert moved
+    assert all("lora_" in name for name in moved)
