@@ -19,7 +19,6 @@ from ofmu_pl.networks.state_files import fill, read_state
 from ofmu_pl.support.errors import UserError, check_range, reason
 from ofmu_pl.support.extras import extra
 from ofmu_pl.support.files import read_json, regular, write_json
-from ofmu_pl.support.hub import local_folder
 from ofmu_pl.support.kept import require_undamaged
 from ofmu_pl.support.records.results import PROVENANCE, ModelRecord
 
@@ -92,11 +91,13 @@ class ImageNetwork(Network):
                 tensors than the network's, or a model that was trained on other images than this run's.
         """
         module = self._untrained(datamodule)
+        if self.path == "":
+            raise UserError("`path` is empty: give a folder or a file.")
         path = None if self.path is None else Path(self.path).expanduser()
         if path is not None and path.is_file():
             fill(module[1], read_state(path, module[1].state_dict().keys()), path, "`network`")
         elif path is not None:
-            self._load(module, local_folder(str(self.path), "path") or path, datamodule)
+            self._load(module, path, datamodule)
         return module
 
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:

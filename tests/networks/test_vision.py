@@ -88,6 +88,8 @@ def test_a_model_of_another_split_or_shape_is_refused(folder, recipe, options, w
 def test_missing_and_broken_folders_are_refused(folder, data, tmp_path):
     with pytest.raises(UserError, match="nowhere.*config.json"):
         network(path=str(tmp_path / "nowhere")).build(data, exact=False)
+    with pytest.raises(UserError, match="empty"):
+        network(path="").build(data, exact=False)
     (folder / "config.json").write_text("{")
     with pytest.raises(UserError, match="config.json"):
         network(path=str(folder)).build(data, exact=False)

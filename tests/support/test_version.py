@@ -93,7 +93,7 @@ def numbers_of_now():
 
 
 NUMBERS = {
-    20: {
+    21: {
         "core: |grad Phi|": 0.6302921608474482,
         "core: |Hess(Phi) v|": 0.2581580851775867,
         "losses: NPO": 28.738385920531453,
@@ -103,7 +103,7 @@ NUMBERS = {
         "metrics: model_utility": 0.47190650352467534,
         "modules: L_f": 6.936988353729248,
         "modules: penalty": 0.2935395836830139,
-        "networks: a score": 27.752227151032653,
+        "networks: a score": 27.752227006020483,
         "training: iterations within a budget": 5.0,
     }
 }
