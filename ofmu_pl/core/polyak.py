@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ofmu_pl.core.shared_adam import GradientOptimizer
+from ofmu_pl.core.shared_adam import GradientOptimizer, metric
 from ofmu_pl.core.vectors import Vector, add_, dot
 
 
@@ -80,8 +80,13 @@ class Polyak(GradientOptimizer):
     def mean_direction(self) -> Vector:
         """The running mean of the gradients in the steps' metric; empty before the first step."""
         (group,) = self.param_groups
-        states = [self.state[p] for p in group["params"]]
-        return [s["mean"] / _size(s, group) for s in states] if all(states) else []
+        beta, eps, found = group["beta"], group["eps"], []
+        for p in group["params"]:
+            state = self.state[p]
+            if not state:
+                return []
+            found.append(state["mean"] / metric(state["square"], beta, state["step"], eps))
+        return found
 
     def _direction(self, p: Tensor, group: dict[str, Any]) -> Tensor:
         state, beta = self.state[p], group["beta"]
@@ -94,10 +99,4 @@ class Polyak(GradientOptimizer):
         state["square"].mul_(beta).addcmul_(p.grad, p.grad, value=1 - beta)
         if group["mean"]:
             state["mean"].mul_(group["mean"]).add_(p.grad, alpha=1 - group["mean"])
-        return p.grad / _size(state, group)
-
-
-def _size(state: dict[str, Any], group: dict[str, Any]) -> Tensor:
-    """sqrt(v) + eps."""
-    size: Tensor = state["square"].div(1 - group["beta"] ** state["step"]).sqrt_().add_(group["eps"])
-    return size
+        return p.grad / metric(state["square"], beta, state["step"], group["eps"])

@@ -99,7 +99,8 @@ class SharedAdam(GradientOptimizer):
                 state = self.state[p]
                 if not state or not state["ascent_step"]:
                     return []
-                found.append(-state["ascent_mean"] / _scale(state, group["betas"][1], group["eps"]))
+                size = metric(state["square"], group["betas"][1], state["step"], group["eps"])
+                found.append(-state["ascent_mean"] / size)
         return found
 
     def move(self) -> None:
@@ -120,10 +121,15 @@ class SharedAdam(GradientOptimizer):
         state[f"{loop}_step"] += 1
         state["square"].mul_(beta_2).addcmul_(g, g, value=1 - beta_2)
         mean = state[f"{loop}_mean"].mul_(beta_1).add_(g, alpha=1 - beta_1)
-        p.addcdiv_(mean, _scale(state, beta_2, eps), value=-lr / (1 - beta_1 ** state[f"{loop}_step"]))
+        size = metric(state["square"], beta_2, state["step"], eps)
+        p.addcdiv_(mean, size, value=-lr / (1 - beta_1 ** state[f"{loop}_step"]))
 
 
-def _scale(state: dict[str, Any], beta_2: float, eps: float) -> Tensor:
-    """``sqrt(v) + eps`` without bias, the metric of both loops."""
-    unbiased: Tensor = state["square"] / (1 - beta_2 ** state["step"])
+def metric(square: Tensor, beta: float, step: float, eps: float) -> Tensor:
+    """Adam's metric, ``sqrt(v / (1 - beta^step)) + eps``, of a second moment v with the decay beta after so many steps.
+
+    >>> metric(torch.tensor([0.04]), beta=0.99, step=1, eps=0.0)
+    tensor([2.])
+    """
+    unbiased: Tensor = square / (1 - beta**step)
     return unbiased.sqrt_().add_(eps)

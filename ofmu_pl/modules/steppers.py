@@ -16,7 +16,7 @@ from ofmu_pl.core.algorithm import Step
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.core.polyak import Polyak
 from ofmu_pl.core.safeguards import Safeguards
-from ofmu_pl.core.shared_adam import SharedAdam
+from ofmu_pl.core.shared_adam import SharedAdam, metric
 from ofmu_pl.core.vectors import Vector, scale_, set_gradients
 from ofmu_pl.modules.lower_level import LowerLevel
 from ofmu_pl.networks.base import Batch
@@ -141,8 +141,8 @@ class AdamSteps(Stepper):
         states = [adam.state[p] for p in group["params"]]
         if not all(states):
             return []
-        rest = 1 - INNER_BETAS[1] ** float(states[0]["step"])
-        return [-s["exp_avg"] / ((s["exp_avg_sq"] / rest).sqrt_() + group["eps"]) for s in states]
+        step = float(states[0]["step"])
+        return [-s["exp_avg"] / metric(s["exp_avg_sq"], INNER_BETAS[1], step, group["eps"]) for s in states]
 
 
 class SharedSteps(Stepper):
