@@ -240,7 +240,6 @@ class OFMU(UnlearningModule):
             due = due and self.takes_parts
             given = self._iteration(self.engine, batch, due=due, similar=similar, penalised=penalised)
             found, measured = self.upper.iterate(given)
-            self.upper.acted += penalised and measured.get("reach", 1.0) > 0
         scalars |= measured | found.scalars()
         if self.stationarity_tol is not None and found.parts is not None:
             self._stop_where_stationary(found.parts.grad_phi_norm, self.stationarity_tol)

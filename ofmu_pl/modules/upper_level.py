@@ -79,7 +79,7 @@ class UpperLevel(ABC):
 
     @abstractmethod
     def iterate(self, given: Iteration) -> tuple[OuterIteration, dict[str, float]]:
-        """Run the algorithm; returns what was measured by the part, too."""
+        """Run the algorithm, and count in ``acted`` whether the penalty acted; returns what the part measured, too."""
 
     def within(self, safeguards: Safeguards) -> Safeguards:
         """The bounds as the part needs them, of those that were given, once."""
@@ -170,6 +170,7 @@ class PrintedPenalty(UpperLevel):
     def iterate(self, given: Iteration) -> tuple[OuterIteration, dict[str, float]]:
         """Algorithm 1, in iterations of second order; else first order. Then rho grows."""
         found = given.run(self.every * self.rho if given.penalised else 0.0)
+        self.acted += given.penalised
         self.clipped += found.parts is not None and found.parts.clipped
         self.schedule.update()
         return found, {}
@@ -220,6 +221,7 @@ class FlatteningStep(UpperLevel):
         """Flatten; then both loops."""
         measured: dict[str, float] = {}
         if given.penalised:
+            self.acted += 1
             setting = given.setting
             parts = flatten(setting.engine, *setting.pairs[-1], given.beta, self.rho, setting.safeguards)
             measured = parts.scalars()
@@ -287,6 +289,7 @@ class Reach(UpperLevel):
             return [(-lengths[t], now)]
 
         found = replace(given, setting=replace(given.setting, back=back)).run(0.0)
+        self.acted += 1
         return found, measured | {"reach": lengths[0]}
 
     def _look(self, setting: Setting, u: Vector) -> dict[str, float]:
