@@ -18,6 +18,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.vectors import Combination, Vector, zeros_like
 
 Term = Callable[[], Tensor]
@@ -47,12 +48,14 @@ class Engine(Protocol):
 
     Attributes:
         parameters: Leaf tensors, in the order of all vectors.
+        ranks: Processes that share each batch.
         first_order: Whether only gradients are taken, so that derivatives of a vector field are differences of it.
         gradient_evaluations: Work done so far, in gradients of a whole loss. By autograd ``hvp`` counts 2 and ``third``
             6, recomputed graphs again; by differences each further gradient counts 1.
     """
 
     parameters: list[Tensor]
+    ranks: Ranks
     first_order: bool
     gradient_evaluations: float
 
@@ -69,6 +72,14 @@ class Engine(Protocol):
 
         Only engines with ``first_order`` implement it.
         """
+
+
+def value_of(engine: Engine, loss: Loss) -> float:
+    """The loss at the parameters' present values, without a derivative; it counts a third of a gradient."""
+    with torch.no_grad():
+        total = sum(term().item() for term in loss)
+    engine.gradient_evaluations += 1 / 3
+    return engine.ranks.total(total)
 
 
 def hvp(expansion: Expansion, u: Combination) -> Vector:

@@ -404,7 +404,7 @@ UPPER = {
     "printed": printed(every=2),
     "flatten": flattening(every=2),
     "none": NoPenalty,
-    "reach": partial(Reach, start=0.5),
+    "reach": partial(Reach, 0.02, start=0.5),
 }
 
 

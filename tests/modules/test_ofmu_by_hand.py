@@ -6,11 +6,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.safeguards import Safeguards
 from ofmu_pl.core.shared_adam import SharedAdam
+from ofmu_pl.core.variants import LOOPS, Setting
 from ofmu_pl.modules import OFMU
 from ofmu_pl.modules.steppers import SharedSteps
-from ofmu_pl.modules.upper_level import NoPenalty, Reach
+from ofmu_pl.modules.upper_level import Iteration, NoPenalty, Reach
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.support.errors import UserError
 from tests.helpers.images import train_on_digits
@@ -197,9 +199,9 @@ def test_three_iterations_that_reach(engine, beta, outer_at, inner_steps):
         assert module.gradient_evaluations == without.gradient_evaluations
 
 
-@pytest.mark.parametrize(("drop", "reaches", "work"), [(0.0, True, 0), (1e-3, True, 2), (1.0, False, 2)])
+@pytest.mark.parametrize(("drop", "reaches", "work"), [(0.0, True, 0), (1e-3, True, 3), (1.0, False, 3)])
 def test_it_reaches_only_where_the_loss_falls(drop, reaches, work):
-    """A look is two gradients, once."""
+    """A look at a length that is given is two gradients and three passes forward, once."""
     upper = partial(Reach, 0.02, drop=drop, start=0.5)
     trainer = train_on_digits(module := shipped(beta=0.0, upper=upper, inner_steps=2), steps=4, **LIKE)
     assert module.upper.open is reaches
@@ -207,8 +209,32 @@ def test_it_reaches_only_where_the_loss_falls(drop, reaches, work):
     assert module.upper.acted == (2 if reaches else 0)
     assert ("penalty" in module.what_was_done()) == reaches
     train_on_digits(without := shipped(beta=0.0, upper=NoPenalty, inner_steps=2), steps=4, **LIKE)
-    assert module.gradient_evaluations - without.gradient_evaluations == work
+    assert module.gradient_evaluations - without.gradient_evaluations == pytest.approx(work)
     assert torch.equal(weights(module), weights(without)) != reaches
+
+
+@pytest.mark.parametrize(
+    ("slope", "kept", "length", "lost"),
+    [
+        (1.0, 0.0, 3e-3, 1.0),  # forget rows alone have their least loss 1e-3 back
+        (1.0, 1.0, 3 * 10 ** (-10 / 3), 0.71),  # retain rows, which get worse on that way, halve it
+        (-1.0, 0.0, 0.0, 0.0),  # the loss rises on the way back
+    ],
+)
+def test_the_length_is_three_times_as_far_as_both_losses_are_lowest(slope, kept, length, lost):
+    """Parabolas in one weight: L_f is 0 at slope 1e-3 back, and L_r here."""
+    theta = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    forget, retain = [lambda: (theta + slope * 1e-3).square().sum()], [lambda: kept * (theta**2).sum()]
+    setting = Setting(Autograd([theta]), [(forget, retain)] * 2, 1.0, Safeguards())
+    upper = Reach(drop=0.33)
+    parts = {"number": 0, "due": False, "beta": 0.0, "penalised": True, "mean": lambda: [torch.ones_like(theta)]}
+    _, measured = upper.iterate(Iteration(setting, LOOPS["start"], **parts))
+    assert upper.length == pytest.approx(length)
+    assert measured["reach/drop"] == pytest.approx(lost, abs=0.005)
+    assert upper.open is (length > 0)
+    again = Reach(drop=0.33)
+    again.load_state_dict(upper.state_dict())
+    assert (again.open, again.length) == (upper.open, upper.length)
 
 
 @pytest.mark.parametrize("step", [1, 2])
