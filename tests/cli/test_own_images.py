@@ -1,6 +1,7 @@
 """Images and a classifier of the user's own through the real command line: photographs of CIFAR-10 in folders."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -125,12 +126,12 @@ def test_a_strangers_classifier_forgets_a_class(words, tmp_path, monkeypatch, ca
     low, high = found["metrics"]["forget_test_AUC"]["interval"]
     assert low < found["metrics"]["forget_test_AUC"]["value"] < high
     assert found["metrics"]["MIA_attack_accuracy"]["n"] == 2 * 16, "all test images of what is kept"
-    assert "UA, RA, TA and MIA" in found["remark"]
+    assert re.findall(r"\b[A-Z]{2,}\b", found["remark"])[:4] == ["UA", "RA", "TA", "MIA"]
     assert found["remark"].rstrip(".") in " ".join(table.split())
     attack = ["attack", "--runs", str(tmp_path / "logs"), "--attacks+", "Confidence"]
     with pytest.raises(SystemExit):  # whose run it is, and so whose code, the command cannot know
         main(attack)
-    assert "--trust MODULE" in capsys.readouterr().err
+    assert "--trust" in capsys.readouterr().err
     monkeypatch.setenv("OFMU_PL_TRUST", "")
     main([*attack, "--trust", "my_nets"])
     assert "confidence_forget" in capsys.readouterr().out
@@ -159,7 +160,7 @@ def test_the_gap_to_a_retrained_model(words, tmp_path):
     [
         ({"data__size": "20"}, 1, "3 x 20 x 20"),
         ({"model__network__module": '{"class_path": "my_nets.NoNetwork"}'}, 2, "my_nets.NoNetwork"),
-        ({"model__network__path": None}, 1, "There is no model that could forget"),
+        ({"model__network__path": None}, 1, "model.network.path"),
     ],
 )
 def test_bad_input_is_one_sentence(more, code, expected, words, tmp_path, capsys):

@@ -47,7 +47,7 @@ def test_it_is_in_results_and_table_and_the_retrained_models_value_is_its_goal(f
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("[{class_path: my_metrics.Worst, init_args: {name: retain_Q_A_Prob}}]", "'retain_Q_A_Prob' of Worst is there"),
+        ("[{class_path: my_metrics.Worst, init_args: {name: retain_Q_A_Prob}}]", "'retain_Q_A_Prob'"),
         ("[my_metrics.NoMetric]", "own_metrics"),
         ("[my_metrics.Wrost]", "own_metrics"),
     ],

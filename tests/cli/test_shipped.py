@@ -16,8 +16,10 @@ def test_configs_lists_every_file_with_its_first_sentence(capsys, monkeypatch):
     main(["configs"])
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert set(lines) == {p.relative_to(ROOT / "configs").as_posix() for p in (ROOT / "configs").rglob("*.yaml")}
-    assert lines["authors.yaml"].startswith("OFMU on the generated Authors corpus")
-    assert lines["methods/wga.yaml"] == "Weighted gradient ascent (Wang et al. 2025): ascent that weights each token"
+    begun = {name: (ROOT / "configs" / name).read_text().splitlines()[0] for name in lines}
+    assert begun["authors.yaml"].startswith(f"# {lines['authors.yaml']}")
+    assert begun["methods/wga.yaml"].startswith(f"# {lines['methods/wga.yaml']}. "), "another sentence follows"
+    assert "2025" in lines["methods/wga.yaml"], "its 'et al.' ends no sentence"
 
 
 @pytest.mark.parametrize("word", ["--config={}", "--config {}"])

@@ -26,7 +26,7 @@ from ofmu_pl.cli.configured import fit as worker
 from ofmu_pl.cli.trust import without_trust
 from ofmu_pl.requests.specs import Requests, Retrained
 from ofmu_pl.requests.specs import check as check_requests
-from ofmu_pl.support.classes import check_classes
+from ofmu_pl.support.classes import FUNCTIONS, check_classes
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records.manifest import Method
 from ofmu_pl.support.trust import OWN, TRUSTED, libraries_alone, restrict_imports
@@ -102,14 +102,14 @@ def test_no_option_of_the_command_itself_is_a_key(mapping, flags, tmp_path):
     base.write_text("")
     MAPPINGS[mapping](str(base), "data.seed")(tmp_path / "logs")
     for key in flags:
-        with pytest.raises(UserError, match="is no option that a run|gives its runs"):
+        with pytest.raises(UserError, match=rf"(^'|runs ){re.escape(key)}['\s]"):
             MAPPINGS[mapping](str(base), key)(tmp_path / "logs")
 
 
 @pytest.mark.parametrize("key", ["forget_rows --trust", "x=1", "", "a b", "--trust"])
 def test_no_key_of_a_request_ends_its_word(key, tmp_path):
     (tmp_path / "base.yaml").write_text("")
-    with pytest.raises(UserError, match="is no option that a run"):
+    with pytest.raises(UserError, match=re.escape(f"'data.{key}'")):
         list_with(str(tmp_path / "base.yaml"), request={key: [0]})(tmp_path / "logs")
 
 
@@ -124,7 +124,7 @@ def test_no_value_is_taken_for_an_option(value, tmp_path):
 def test_only_the_users_own_line_trusts(capsys):
     with pytest.raises(SystemExit):
         worker(["fit", "--trust", "subprocess"])
-    assert "no option trust" in the_error(capsys)
+    assert " trust" in the_error(capsys)
     assert os.environ[TRUSTED] == ""
 
 
@@ -149,8 +149,10 @@ def test_a_list_runs_no_command(command, how, tmp_path, mark, monkeypatch, capsy
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(asked))
     with pytest.raises(SystemExit):
         main([command, "--config", "r.yaml", "--logs", "logs"])
-    assert ("is no option that a run" in the_error(capsys)) == (how != "value")
-    if how == "value":
+    said = the_error(capsys)
+    if how != "value":
+        assert {"key": "'trust'", "config": "'config'"}[how] in said
+    else:
         (log,) = (tmp_path / "logs").rglob("log.txt")
         assert re.search("'subprocess.getoutput' .*package", log.read_text())
     assert not mark.exists()
@@ -197,7 +199,7 @@ def test_no_code_beside_an_attacked_run_is_run(models, tmp_path, mark, monkeypat
     (run / "config.yaml").write_text(yaml.safe_dump(config))
     with pytest.raises(SystemExit):
         main(["attack", "--attacks", "[Confidence]", "--runs", folder if folder != "." else "run"])
-    assert "is not allowed" in the_error(capsys)
+    assert f"'{path}'" in the_error(capsys)
     with pytest.raises(SystemExit):
         main(["report", folder])
     main(["purge", str(run)])
@@ -317,7 +319,7 @@ def test_no_folder_stands_for_a_library_that_is_not_installed(tmp_path, monkeypa
     without_trust([f"{name}/c.yaml"])
     restrict_imports()
     monkeypatch.chdir(tmp_path / name)  # as parsers do while they read a file
-    with pytest.raises(ModuleNotFoundError, match="working folder|No module named"):
+    with pytest.raises(ModuleNotFoundError, match=name):
         importlib.import_module(f"{name}.evil")
     assert not mark.exists()
 
@@ -482,7 +484,7 @@ def foreign_callables():
 def test_what_a_library_would_call_is_of_the_list(name):
     value = foreign_callables()[name]
     for given in (value, [value], (value,), {"init_args": {"loader": value}}):
-        with pytest.raises(UserError, match="may not be named"):
+        with pytest.raises(UserError, match=", ".join(FUNCTIONS)):
             check_classes(jsonargparse.Namespace(data=given))
 
 
@@ -503,4 +505,4 @@ def test_a_loader_is_no_method_of_a_library(refused, command, loader):
     rows = {"dataset": images, "test": images, "forget_rows": [0], "mean": [0.5], "std": [0.5]}
     words = ["--config", "configs/images.yaml", "--model.network.module", "resnet18"]
     words += ["--data", json.dumps({"class_path": "ImageDatasets", "init_args": rows})]
-    assert "may not be named" in refused(*words, command=command)
+    assert ", ".join(FUNCTIONS) in refused(*words, command=command)
