@@ -151,17 +151,20 @@ class Hopeless(Ask):
     """Needs what no data has."""
 
     name = "hopeless"
+    why = "There is nothing to hope for."
 
     def run(self, subject, seed):
-        raise UserError("There is nothing to hope for.")
+        raise UserError(self.why)
 
 
 def test_an_attack_that_does_not_fit_is_left_out_with_a_remark(run):
     attack([Ask(), Hopeless()], runs=[run])
     record = AttacksRecord.read(run / "latest/attacks.json")
     assert "hopeless" not in record.attacks
-    assert record.all_remarks == ["hopeless was left out: There is nothing to hope for."]
-    with pytest.raises(UserError, match="nothing to hope for"):
+    (remark,) = record.all_remarks
+    assert remark.startswith("hopeless ")
+    assert remark.endswith(Hopeless.why)
+    with pytest.raises(UserError, match=Hopeless.why):
         attack([Hopeless()], runs=[run])
 
 
@@ -184,7 +187,7 @@ def test_a_model_without_a_run(run, models, tmp_path):
     assert not record.attacks["ask"].returns
     assert "retrained" in record.remarks[0]
     wrong = {"retrained": str(models / "target/latest/hf"), "place": tmp_path}
-    with pytest.raises(UserError, match="was not trained on the retain split"):
+    with pytest.raises(UserError, match=r"\['full'\]"):
         attack([Ask()], unlearned=model, data=Authors(authors=6, forget_authors=1, batch_size=4), **wrong)
 
 
@@ -210,10 +213,11 @@ class Choosy(Ask):
     """Has nothing to ask held-out rows."""
 
     name = "choosy"
+    why = "These rows lack something."
 
     def run(self, subject, seed):
         if subject.data.splits["forget"] is subject.data.splits["holdout"]:
-            raise UserError("These rows lack something.")
+            raise UserError(self.why)
         return super().run(subject, seed)
 
 
@@ -236,7 +240,7 @@ def test_held_out_rows_stand_in_for_a_retrained_model(run, models, tmp_path, cap
     for name in ("choosy", "relearn_form"):  # held-out rows that are asked for must not be trained on
         assert set(record.attacks[name].metrics) == {"unlearned", "target"}
         assert not record.attacks[name].returns
-    assert any("lack something" in remark for remark in record.all_remarks)
+    assert any(Choosy.why in remark for remark in record.all_remarks)
     assert "held-out" in capsys.readouterr().out
     attack([Ask()], retrained=str(models / "retrained/latest/hf"), data=Authors(**of_two), **given)
     record = AttacksRecord.read(tmp_path / "attacks.json")
@@ -360,11 +364,11 @@ def test_figures_of_a_summary_by_hand():
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--attacks+", "Relearn"], "Say what to attack"),
-        (["--attacks+", "Relearn", "--runs", "nowhere"], "'nowhere' is no folder"),
+        (["--attacks+", "Relearn"], "--model.network.path"),
+        (["--attacks+", "Relearn", "--runs", "nowhere"], "'nowhere'"),
         (["--attacks+", "Relearn", "--attacks.steps", "0", "--runs", "."], "steps"),
-        (["--attacks+", "Relearn", "--model.network.path", "x"], "needs its rows"),
-        (["--attacks+", "Relern", "--runs", "."], "did you mean Relearn"),
+        (["--attacks+", "Relearn", "--model.network.path", "x"], "--data"),
+        (["--attacks+", "Relern", "--runs", "."], "Relearn?"),
     ],
 )
 def test_wrong_words_are_one_sentence(words, sentence, capsys, tmp_path, monkeypatch):
@@ -380,12 +384,13 @@ def test_rows_that_have_changed_since_the_run_are_refused(run, tmp_path):
     config = yaml.safe_load((folder / "config.yaml").read_text())
     config["data"]["init_args"]["forget_authors"] = 2
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    with pytest.raises(UserError, match=r"rows of forget are no longer those that the run '.*' had \(hash \w+, here "):
+    had = json.loads((folder / "results.json").read_text())["provenance"]["hashes"]["forget"]
+    with pytest.raises(UserError, match=f"forget .*{had}"):
         of_run(folder)
 
 
 def test_a_device_that_is_not_there_is_one_sentence(run):
-    with pytest.raises(UserError, match="device abacus"):
+    with pytest.raises(UserError, match="abacus"):
         attack([Ask()], runs=[run], device="abacus")
 
 
@@ -394,13 +399,13 @@ def test_a_damaged_record_of_attacks_is_made_anew(run, tmp_path, recwarn, damage
     folder = copytree((run / "latest").resolve(), tmp_path / "version_0")
     (folder / "attacks.json").write_text(damage)
     attack([Ask()], runs=[folder])
-    assert "cannot be read: it is made anew" in " ".join(str(w.message) for w in recwarn)
+    assert any(f"'{folder / 'attacks.json'}'" in str(w.message) for w in recwarn)
     assert list(AttacksRecord.read(folder / "attacks.json").attacks) == ["ask"]
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", "\x1b[2J", ".."])
 def test_no_name_of_an_attack_is_a_path(run, name):
-    with pytest.raises(UserError, match="names are parts of files"):
+    with pytest.raises(UserError, match="letters"):
         attack([Relearn("questions", steps=1, every=1, rates=[1e-3], rows=4, name=name)], runs=[run])
 
 
@@ -415,7 +420,7 @@ def test_no_link_leads_an_attack_out_of_a_run(run, tmp_path, name):
     files = [path for path in (outside, *outside.rglob("*")) if path.is_file()]
     before = {path: path.read_bytes() for path in files}
     if name == "attacks":
-        with pytest.raises(UserError, match="is a link out of the run"):
+        with pytest.raises(UserError, match=f"'{folder / name}'"):
             attack([Ask()], runs=[folder])
     else:
         attack([Ask()], runs=[folder])
@@ -425,10 +430,10 @@ def test_no_link_leads_an_attack_out_of_a_run(run, tmp_path, name):
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("named_by_a_run.make", "class_path 'named_by_a_run.make' is no class"),
-        ("os.system", "Importing 'os.system' is not allowed"),
-        ("absent.Rows", "No module named 'absent'"),
-        ("shutil.rmtree", "Importing 'shutil.rmtree' is not allowed"),
+        ("named_by_a_run.make", "class_path 'named_by_a_run.make'"),
+        ("os.system", "'os.system'"),
+        ("absent.Rows", "'absent'"),
+        ("shutil.rmtree", "'shutil.rmtree'"),
     ],
 )
 def test_a_run_whose_configuration_names_no_class_is_one_sentence_and_calls_nothing(

@@ -149,7 +149,7 @@ def test_settings_are_searched_where_the_experiment_says():
         ({"base": []}, "base"),
         ({"base": [str(CONFIGS / "authors.yaml"), "nowhere.yaml"]}, "'nowhere.yaml'"),
         ({"methods": {"m": SearchedMethod("nowhere.yaml")}}, "'nowhere.yaml'"),
-        ({"methods": {"../m": SearchedMethod()}}, "leads out of"),
+        ({"methods": {"../m": SearchedMethod()}}, "leads"),
         ({"methods": {"a/b": SearchedMethod()}}, "'a/b'"),
         ({"scenarios": {"search": {}}}, "'search'"),
         ({"methods": {"report": SearchedMethod()}}, "'report'"),

@@ -86,6 +86,6 @@ def test_what_settings_are_chosen_by_must_exist_before_the_run(authors):
     texts.evaluation_sets = {"retain": texts.splits["retain"]}
     images = Digits(forget_classes=[3], validation_fraction=0)
     images.setup()
-    for data, match in ((texts, "nothing is left to choose settings by"), (images, "no validation images")):
+    for data, match in ((texts, " retain "), (images, "data.validation_fraction")):
         with pytest.raises(UserError, match=match):
             validation.ValidationRows().setup(SimpleNamespace(datamodule=data), None, "fit")
