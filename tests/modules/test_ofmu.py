@@ -220,8 +220,8 @@ def test_finetune_learns():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (CausalLM, "needs either a path or a config"),
-        (lambda: CausalLM(path="x", config=TINY), "not both"),
+        (CausalLM, "path=FOLDER_OR_HUB_ID"),
+        (lambda: CausalLM(path="x", config=TINY), "`config`"),
         (lambda: OFMU(CausalLM(config=TINY), inner_steps=0), "inner_steps"),
         (lambda: OFMU(CausalLM(config=TINY), upper=printed(gamma=0.5)), "gamma"),
     ],
@@ -261,7 +261,7 @@ def test_differences_of_adapters_are_derivatives():
         pytest.param(
             Agreement(2.0, 3.0),
             FIRST_ORDER,
-            "only noise of the similarity and the penalty .*200%",
+            "200%.*model.beta",
             marks=pytest.mark.slow,
         ),
     ],
@@ -315,7 +315,7 @@ def test_found_steps_go_on_from_a_checkpoint(tmp_path):
 def test_a_called_layer_norm_is_refused_by_the_exact_engine():
     """OLMo's own norm is a class of transformers' around ``F.layer_norm``."""
     olmo = {**TINY, "model_type": "olmo"}
-    with pytest.raises(UserError, match="OlmoLayerNorm at .* calls torch's fused LayerNorm"):
+    with pytest.raises(UserError, match="^OlmoLayerNorm "):
         train(OFMU(CausalLM(config=olmo)), steps=1)
     train(OFMU(CausalLM(config=olmo), inner_steps=1, engine="finite_difference", upper=NoPenalty), steps=1)
     train(OFMU(CausalLM(config=olmo), inner_steps=1, **FIRST_ORDER), steps=1)  # gradients alone are right
@@ -349,7 +349,7 @@ def test_every_adapter_moves_under_activation_checkpointing(make):
 
 
 def test_preflight_runs_before_the_first_step():
-    with pytest.raises(UserError, match="fused attention kernel 'sdpa'"):
+    with pytest.raises(UserError, match="'sdpa'"):
         train(OFMU(CausalLM(config=TINY, attention="sdpa")))
 
 
@@ -372,7 +372,7 @@ def test_after_a_divergence_no_option_is_named_that_auto_rates_ignore():
 
 @pytest.mark.parametrize("name", MOVED)
 def test_an_option_that_is_elsewhere_now_is_refused_by_its_name(name):
-    with pytest.raises(UserError, match=rf"model\.{name}: .*(model\.|parts)"):
+    with pytest.raises(UserError, match=re.escape(MOVED[name])):
         OFMU(CausalLM(config=TINY), **{name: 1})
 
 

@@ -71,7 +71,7 @@ def test_a_run_that_goes_on_has_the_same_teachers(tmp_path):
 
 def test_it_needs_a_network_that_can_be_made_untrained():
     made = Classifier(network().body(1, 10))
-    with pytest.raises(UserError, match="give Classifier its class"):
+    with pytest.raises(UserError, match="Classifier"):
         train_on_digits(BadTeacher(made), steps=1)
 
 

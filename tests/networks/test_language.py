@@ -108,8 +108,8 @@ NORM, HEAD = "model.layers.1.input_layernorm.weight", "lm_head.weight"
         (lambda x: x.pop(NORM), f"missing: {NORM}"),
         (lambda x: x.pop(HEAD), f"missing: {HEAD}"),
         (lambda x: x.update({"model.layers.2.mlp.bias": torch.zeros(2)}), "unexpected: model.layers.2.mlp.bias"),
-        (lambda x: x.update({NORM: torch.ones(17)}), rf"shape: {NORM} \(\[17\], not \[16\]\)"),
-        (lambda x: x.update({HEAD: torch.ones(5, 16)}), rf"shape: {HEAD} \(\[5, 16\], not \[1000, 16\]\)"),
+        (lambda x: x.update({NORM: torch.ones(17)}), rf"{NORM} \(\[17\], .*\[16\]\)"),
+        (lambda x: x.update({HEAD: torch.ones(5, 16)}), rf"{HEAD} \(\[5, 16\], .*\[1000, 16\]\)"),
     ],
 )
 def test_a_tensor_that_is_missing_unexpected_or_misshapen_is_named(folder, tmp_path, change, words):

@@ -55,7 +55,7 @@ def test_out_of_memory_halves_the_micro_batch_as_if_from_the_start(monkeypatch, 
     train(small, steps=2)
     Memory(monkeypatch, rows=1, call=3)  # after the first inner step
     module = ofmu(engine=engine, stepper=ascent)
-    with pytest.warns(UserWarning, match="micro-batches of 1 samples instead of 2, same result"):
+    with pytest.warns(UserWarning, match="micro-batches .* 1 .* 2[,.]"):
         train(module, steps=2)
     assert module.micro_batch_size == 1
     assert torch.equal(weights(module), weights(small))
@@ -79,7 +79,7 @@ def test_the_shipped_form_keeps_nothing_on_the_host_once_its_optimizer_has_a_sta
     assert kept[1] == 0
     Memory(monkeypatch, rows=1, call=3)
     module = ofmu(**form, micro_batch_size=2)
-    with pytest.warns(UserWarning, match="micro-batches of 1 samples instead of 2, same result"):
+    with pytest.warns(UserWarning, match="micro-batches .* 1 .* 2[,.]"):
         train(module, steps=3)
     assert torch.equal(weights(module), weights(small))
 
@@ -101,7 +101,7 @@ def test_an_ascent_that_was_cut_while_it_made_its_state_is_taken_back():
     form = {"inner_steps": 1, "outer_at": "start", "stepper": shared(), "engine": "finite_difference"} | FIRST_ORDER
     train(small := ofmu(**form, optimizer=SharedAdam, micro_batch_size=1), steps=1)
     module = ofmu(**form, optimizer=FullInTheFirstAscent, micro_batch_size=2)
-    with pytest.warns(UserWarning, match="micro-batches of 1 samples instead of 2, same result"):
+    with pytest.warns(UserWarning, match="micro-batches .* 1 .* 2[,.]"):
         train(module, steps=1)
     assert torch.equal(weights(module), weights(small))
 
@@ -148,7 +148,7 @@ def test_all_that_an_iteration_has_changed_before_the_memory_was_full_is_taken_b
     by_hand = make(optimizer=sgd)
     train(by_hand, steps=4, callbacks=[HalvedAt(number)])
     module = make(optimizer=lambda p: FullAt(p, number))
-    with pytest.warns(UserWarning, match="micro-batches of 2 samples instead of 4, same result"):
+    with pytest.warns(UserWarning, match="micro-batches .* 2 .* 4[,.]"):
         trainer = train(module, steps=4)
     assert trainer.global_step == 4
     assert torch.equal(weights(module), weights(by_hand))
@@ -171,7 +171,7 @@ def test_statistics_of_passes_before_the_memory_was_full_are_forgotten(monkeypat
 
     monkeypatch.setattr(SmallCNN, "logits", full)
     module = make(16)
-    with pytest.warns(UserWarning, match="micro-batches of 8 samples instead of 16"):
+    with pytest.warns(UserWarning, match="micro-batches .* 8 .* 16[,.]"):
         train_on_digits(module, steps=2)
     ours, theirs = module.network.state_dict(), small.network.state_dict()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
@@ -194,7 +194,7 @@ def test_a_look_that_fills_the_memory_is_made_again_alone(monkeypatch):
 
     monkeypatch.setattr(RowReader, "losses", full)
     module = make()
-    with pytest.warns(UserWarning, match="micro-batches of 2 samples instead of 4"):
+    with pytest.warns(UserWarning, match="micro-batches .* 2 .* 4[,.]"):
         assert train(module, steps=11).global_step == trainer.global_step
     assert module.record.curves["L_r"]["step"] == list(range(1, 12))
     torch.testing.assert_close(weights(module), weights(whole))
@@ -202,5 +202,5 @@ def test_a_look_that_fills_the_memory_is_made_again_alone(monkeypatch):
 
 def test_not_even_one_sample_fits(monkeypatch):
     Memory(monkeypatch, rows=0)
-    with pytest.warns(UserWarning, match="Out of memory"), pytest.raises(UserError, match="Not even one sample fits"):
+    with pytest.warns(UserWarning, match="micro-batches"), pytest.raises(UserError, match="activation_checkpointing"):
         train(ofmu(), steps=1)

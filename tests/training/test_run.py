@@ -73,7 +73,7 @@ def test_a_run_of_epochs_is_as_long_as_one_of_its_iterations():
 
 def test_a_scheduler_at_its_end_is_named():
     cycle = {"scheduler": lambda o: torch.optim.lr_scheduler.OneCycleLR(o, max_lr=1e-3, total_steps=2)}
-    with pytest.raises(UserError, match=r"OneCycleLR cannot go on after iteration 3 \(Tried to step 3 times"):
+    with pytest.raises(UserError, match=r"^OneCycleLR .* iteration 3 \("):
         train(PDU(CausalLM(config=TINY), **ADAM, **cycle), steps=3)
 
 
