@@ -53,7 +53,7 @@ def test_an_encoder_says_what_it_cuts(tmp_path, tokenizer):
 def test_a_cut_row_that_must_be_forgotten_is_refused_unless_allowed(tmp_path, tokenizer, split):
     more = {"paraphrased_answer": "It.", "perturbed_answer": ["No.", "Not."]} if split.endswith("perturbed") else {}
     changes = {split: [long_row(**more)]}
-    with pytest.raises(UserError, match=r"64.*\(1 of 1 in forget.*`data.max_length=\d+`"):
+    with pytest.raises(UserError, match=r"64.*\(1 of 1 .*forget.*`data.max_length=\d+`"):
         made(tmp_path, tokenizer, changes)
     with pytest.warns(UserWarning, match="64.* 1 of 1 .*forget"):
         made(tmp_path, tokenizer, changes, allow_cut=True)

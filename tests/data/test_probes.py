@@ -94,7 +94,7 @@ def test_tofu_s_column_and_the_user_s_file(tmp_path):
 
 def test_a_column_that_is_missing_and_the_file_in_its_place(tmp_path):
     folder = tofu_with_column(tmp_path, "forget10")
-    with pytest.raises(UserError, match="Row 0 .* of 'retain of .* 'paraphrased_question'"):
+    with pytest.raises(UserError, match="Row 0 .*'retain .*'paraphrased_question'"):
         TOFU(folder, probes=True).load()
     _, sets = TOFU(folder, probes={"paraphrase": file_of(tmp_path, ROW)}).load()
     assert sets["probe_paraphrase_forget"] == [ROW]
@@ -126,7 +126,7 @@ def test_rows_of_a_side_have_the_same_number_of_wrong_answers(tmp_path):
     other = {**ROW, "side": "retain", "perturbed_answer": ["No.", "Never."]}
     probe = {"multi_hop": file_of(tmp_path, ROW, other, ROW, other)}
     assert len(Authors(authors=12, probes=probe).load()[1]["probe_multi_hop_retain"]) == 2
-    with pytest.raises(UserError, match="Line 3 of '.*' has 0 texts .* Line 2, .* 2:"):
+    with pytest.raises(UserError, match="^Line 3 of .* 0 .* Line 2, .* 2:"):
         Authors(probes={"multi_hop": file_of(tmp_path, ROW, other, {**ROW, "side": "retain"})}).load()
 
 

@@ -115,8 +115,8 @@ def test_without_a_chat_template_questions_stand_as_they_are(tmp_path):
         ({}, [*TOWNS], {}, "data.retain .*Tal, Old Falbro"),
         ({}, [], {"retain": ["Tal", "Sur"]}, " Sur.*data.retain"),
         ({"1_Old_Falbro/positive": []}, [], {}, "'rwku' .*empty"),
-        ({}, [], {"texts": "../2_Mirra/positive"}, "leads out of"),
-        ({"1_Old_Falbro/forget_level1": [{"query": "a"}]}, [], {}, "Row 0 .* of 'forget_level1 of .*'answer'"),
+        ({}, [], {"texts": "../2_Mirra/positive"}, "leads"),
+        ({"1_Old_Falbro/forget_level1": [{"query": "a"}]}, [], {}, "Row 0 .*'forget_level1 .*'answer'"),
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path, files, forget, options, message):

@@ -1,6 +1,7 @@
 """TOFU from a folder, and what is wrong with bad ones."""
 
 import json
+import re
 import time
 
 import pytest
@@ -52,7 +53,7 @@ def test_holdout_rows_that_are_broken_are_not_missing(tmp_path):
     with pytest.warns(UserWarning, match="holdout10"):
         TOFU(folder).load()
     (tmp_path / "holdout10.json").write_bytes(b'{"question": "Who?"}')
-    with pytest.raises(UserError, match=r"^Line 1 of '.*holdout10.json' has"):
+    with pytest.raises(UserError, match=r"^Line 1 of '.*holdout10.json' "):
         TOFU(folder).load()
 
 
@@ -61,7 +62,7 @@ def test_rows_that_stand_in_are_never_seen_too_and_a_file_without_them_is_named(
     data.blank()
     assert len(data.splits[data.never_seen]) == 4
     assert len(data.collate(data.never_seen, [0], 0)["labels"][0]) == 16
-    assert TOFU("here", "forget05").why_no_never_seen == "'here' has no holdout05"
+    assert re.match("'here' .*holdout05$", TOFU("here", "forget05").why_no_never_seen)
 
 
 def test_alternatives_that_are_missing_or_incomplete(tmp_path):
@@ -79,7 +80,7 @@ def test_a_perturbed_file_of_other_rows_than_the_forget_split(tmp_path, perturbe
     row = {"answer": "I.", "paraphrased_answer": "Me.", "perturbed_answer": ["You."]}
     rows = [{**row, "question": f"Who is {i}?"} for i in range(4)]
     folder = tofu_files(tmp_path, forget10=rows[:forget], forget10_perturbed=rows[:perturbed])
-    with pytest.raises(UserError, match=f"'forget10_perturbed' has {perturbed} .* 'forget10' {forget}"):
+    with pytest.raises(UserError, match=f"'forget10_perturbed' .* {perturbed} .* 'forget10' {forget}"):
         TOFU(folder).load()
 
 

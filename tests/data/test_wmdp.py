@@ -209,14 +209,12 @@ def test_bad_input(trivia, tmp_path):
         with pytest.raises(UserError, match=words):
             WMDP(**{**options(trivia), **changes}).setup()
 
-    fails("not public", subject="bio", forget_corpus="cais/wmdp-corpora")
+    fails("public", subject="bio", forget_corpus="cais/wmdp-corpora")
     written(tmp_path / "three.jsonl", [{"question": "Where?", "choices": ["a", "b", "c"], "answer": 0}])
-    fails("Line 1 of .*three.jsonl' lacks four choices", questions=str(tmp_path / "three.jsonl"))
+    fails("Line 1 of .*three.jsonl' .*choices", questions=str(tmp_path / "three.jsonl"))
     written(tmp_path / "any.jsonl", [{"question": "Where?", "choices": ["a", "b", "c", "d"], "answer": 0}])
-    fails("Line 1 of .*any.jsonl' has no question, or no subject", mmlu=str(tmp_path / "any.jsonl"))
+    fails("Line 1 of .*any.jsonl' .*subject", mmlu=str(tmp_path / "any.jsonl"))
     written(tmp_path / "empty.jsonl", [{"body": "no text"}])
-    fails(
-        "No row of .*empty.jsonl' has a 'text': give `data.forget_corpus`", forget_corpus=str(tmp_path / "empty.jsonl")
-    )
-    fails("documents=0 is out of range", documents=0)
-    fails("chunk=15 is out of range", chunk=15)
+    fails("empty.jsonl' .*'text': .*`data.forget_corpus`", forget_corpus=str(tmp_path / "empty.jsonl"))
+    fails("documents=0 ", documents=0)
+    fails("chunk=15 ", chunk=15)
