@@ -41,35 +41,35 @@ def says(tmp_path, capsys):
 
 
 MISTAKES = {
-    "a method that is none": (["--model", "OFMUU"], "model takes no 'OFMUU' (did you mean OFMU?)"),
-    "the help of one": (["--model.help", "OFMUU"], "model takes no 'OFMUU' (did you mean OFMU?)"),
-    "a class of another kind": (["--model", "torch.nn.Linear"], "model takes no 'torch.nn.Linear'"),
-    "an abstract class": (["--model", "UnlearningModule"], "model takes no 'UnlearningModule'"),
-    "data that are abstract": (["--data", "TextDataModule"], "data takes no 'TextDataModule'"),
-    "data for a network": (["--model.network", "Digits"], "model.network takes no 'Digits'"),
-    "an optimizer that is none": (["--model.optimizer", "AdamZ"], "did you mean torch.optim.Adam?"),
-    "a class of no listed package": (["--model.optimizer", "os.system"], "add --trust os"),
-    "a module that is not found": (["--model", "my_methods.LogAscent"], "folder that holds my_methods.py"),
-    "text for a number": (["--model.inner_steps", "three"], "model.inner_steps takes int, not 'three'"),
-    "text for a number or null": (["--model.gradient_clip", "x"], "model.gradient_clip takes float, null, not 'x'"),
-    "text for a mapping": (["--model.network.config", "x"], "model.network.config takes dict"),
-    "text for a section": (["--export", "hf"], "export takes options by name, not 'hf'"),
-    "a file for a class": (["--data", "./rows.jsonl"], "data takes options by name, not './rows.jsonl'"),
-    "a list for options": (["--original", "[a]"], "original takes options by name, not '['a']'"),
-    "none of the choices": (["--model.engine", "x"], "one of ['autograd', 'finite_difference'], not 'x'"),
-    "text for the trainer": (["--trainer.max_steps", "x"], "trainer.max_steps takes int, not 'x'"),
-    "a method's option": (["--model.bta", "1"], "OFMU has no option model.bta: did you mean model.beta?"),
-    "a rate": (["--model.learning_rate", "1"], "did you mean model.optimizer.lr?"),
-    "an optimizer's option": (["--model.optimizer.lrr", "1"], "did you mean model.optimizer.lr?"),
-    "the data's option": (["--data.batch", "3"], "Authors has no option data.batch: did you mean data.batch_size?"),
-    "a trainer's option": (["--trainer.max_stps=3"], "did you mean trainer.max_steps?"),
-    "a section": (["--modl", "OFMU"], "There is no option modl: did you mean model?"),
-    "a callback without its argument": (["--trainer.callbacks", "EarlyStopping"], "needs trainer.callbacks.monitor"),
-    "a word without an option": (["surplus"], "There is no place for 'surplus'"),
-    "an option without a value": (["--config"], "--config: expected one argument"),
-    "a file that is not there": (["-c", "configs/methods/np0.yaml"], "did you mean ofmu_pl:methods/npo.yaml?"),
-    "a folder for a file": (["-c", "/"], "'/' is a folder"),
-    "a file elsewhere": (["-c", "ofmu_pl:../pyproject.toml"], "leads out of"),
+    "a method that is none": (["--model", "OFMUU"], r"^model .*'OFMUU' .* OFMU\?"),
+    "the help of one": (["--model.help", "OFMUU"], r"^model .*'OFMUU' .* OFMU\?"),
+    "a class of another kind": (["--model", "torch.nn.Linear"], "^model .*'torch.nn.Linear'"),
+    "an abstract class": (["--model", "UnlearningModule"], "^model .*'UnlearningModule'"),
+    "data that are abstract": (["--data", "TextDataModule"], "^data .*'TextDataModule'"),
+    "data for a network": (["--model.network", "Digits"], "^model.network .*'Digits'"),
+    "an optimizer that is none": (["--model.optimizer", "AdamZ"], r" torch.optim.Adam\?"),
+    "a class of no listed package": (["--model.optimizer", "os.system"], "--trust os"),
+    "a module that is not found": (["--model", "my_methods.LogAscent"], " my_methods.py"),
+    "text for a number": (["--model.inner_steps", "three"], "^model.inner_steps .* int, .*'three'"),
+    "text for a number or null": (["--model.gradient_clip", "x"], "^model.gradient_clip .* float, null, .*'x'"),
+    "text for a mapping": (["--model.network.config", "x"], "^model.network.config .* dict"),
+    "text for a section": (["--export", "hf"], "^export .* name, .*'hf'"),
+    "a file for a class": (["--data", "./rows.jsonl"], "^data .* name, .*'./rows.jsonl'"),
+    "a list for options": (["--original", "[a]"], r"^original .* name, .*'\['a'\]'"),
+    "none of the choices": (["--model.engine", "x"], r"\['autograd', 'finite_difference'\], .*'x'"),
+    "text for the trainer": (["--trainer.max_steps", "x"], "^trainer.max_steps .* int, .*'x'"),
+    "a method's option": (["--model.bta", "1"], r"^OFMU .* model.bta: .* model.beta\?"),
+    "a rate": (["--model.learning_rate", "1"], r" model.optimizer.lr\?"),
+    "an optimizer's option": (["--model.optimizer.lrr", "1"], r" model.optimizer.lr\?"),
+    "the data's option": (["--data.batch", "3"], r"^Authors .* data.batch: .* data.batch_size\?"),
+    "a trainer's option": (["--trainer.max_stps=3"], r" trainer.max_steps\?"),
+    "a section": (["--modl", "OFMU"], r" modl: .* model\?"),
+    "a callback without its argument": (["--trainer.callbacks", "EarlyStopping"], " trainer.callbacks.monitor"),
+    "a word without an option": (["surplus"], " 'surplus'"),
+    "an option without a value": (["--config"], "--config: "),
+    "a file that is not there": (["-c", "configs/methods/np0.yaml"], r" ofmu_pl:methods/npo.yaml\?"),
+    "a folder for a file": (["-c", "/"], "'/' .* folder"),
+    "a file elsewhere": (["-c", "ofmu_pl:../pyproject.toml"], "leads"),
 }
 """The mistakes that people make, and what of the sentence helps them."""
 
@@ -79,7 +79,7 @@ def test_a_mistake_that_people_make_is_named(says, mistake):
     words, told = MISTAKES[mistake]
     code, text = says(*words)
     assert code == 2
-    assert told in text
+    assert re.search(told, text)
 
 
 def test_an_optimizers_package_that_is_not_there_is_named_with_its_extra(says, monkeypatch):
