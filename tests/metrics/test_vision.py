@@ -233,7 +233,7 @@ def test_intervals_are_of_accuracies_and_of_forget_against_test():
     ("attack_samples", "forgotten", "most"), [(41, (0,), 40), (51, (), 50), (61, (), 50), (1, (), 50)]
 )
 def test_too_few_images_for_the_attack(attack_samples, forgotten, most):
-    with pytest.raises(UserError, match=rf"evaluation.attack_samples .*between 2 and {most}\b"):
+    with pytest.raises(UserError, match=rf"evaluation.attack_samples .*\b{most}\b"):
         vision_metrics(made_up(), forgotten=forgotten, attack_samples=attack_samples)
 
 
@@ -243,7 +243,7 @@ def test_a_reference_of_other_images_is_refused(name):
     s = scores[name]
     fewer = ImageScores(s.ids[1:], s.labels[1:], s.log_probs[1:])
     for other in (fewer, None, replace(s, ids=s.ids + 1), replace(s, labels=(s.labels + 1) % CLASSES)):
-        with pytest.raises(UserError, match=f"other {name} images"):
+        with pytest.raises(UserError, match=f" {name} .*evaluation.reference"):
             vision_metrics(scores, {**scores, name: other}, attack_samples=9)
 
 

@@ -1,6 +1,7 @@
 """``fit --dry_run``: what passes without weights and devices, and mistakes that are seen."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from transformers import LlamaConfig
 
 from ofmu_pl.cli import main
 from ofmu_pl.data import Authors
-from ofmu_pl.planning.course import STEPS
+from ofmu_pl.planning.course import BLIND, STEPS
 from ofmu_pl.planning.ledger import Ledger
 from ofmu_pl.planning.unreal import pretended, unreal
 from tests.helpers.training import TINY
@@ -24,16 +25,16 @@ RMU = [*TEXT, "-c", "configs/methods/rmu.yaml", "--model.layer"]
 def test_rmu_on_four_ranks_passes(tried):
     code, verdicts, said = tried(*RMU, "model.layers.0", *FSDP2)
     assert (code, verdicts) == (0, dict.fromkeys(STEPS, "ok")), said
-    assert "4 processes by FSDP2" in said
-    assert "Not seen: numbers" in said
+    assert re.search(r"\b4 \w+ by FSDP2", said)
+    assert BLIND in said
     assert not torch.distributed.is_initialized()
 
 
 @pytest.mark.parametrize(
     ("options", "adapted", "exports"),
     [
-        (FSDP2, ["q_proj", "down_proj"], "each rank writes its rows"),
-        (["-c", "configs/methods/npo.yaml"], "all-linear", "tensors, whole"),
+        (FSDP2, ["q_proj", "down_proj"], "writes"),
+        (["-c", "configs/methods/npo.yaml"], "all-linear", "whole"),
     ],
     ids=["shards", "whole"],
 )
@@ -51,20 +52,20 @@ def test_adapters_beside_a_model_in_files_pass(tried, tmp_path, options, adapted
 
 
 MISTAKES = {
-    "no such layer": ([*RMU, "7"], "iteration", "The network has no layer '7'"),
+    "no such layer": ([*RMU, "7"], "iteration", "layer '7'"),
     "batch": (  # two micro-batches of 2 on each of four ranks, which are tried, would divide
         [*TEXT, *FSDP2, "--data.batch_size", "18", "--model.micro_batch_size", "2"],
         "ranks",
-        "A batch of 18 retain rows does not divide among 4",
+        "18 retain ",
     ),
     "precision": (  # of every method: on a CPU Lightning takes bf16-mixed in its place
         [*RMU, "model.layers.0", "--trainer.precision", "16-mixed"],
         "ranks",
-        "Precision 16-mixed loses",
+        "Precision 16-mixed ",
     ),
 }
 MORE_MISTAKES = {
-    "ranks": ([*TEXT, *FSDP2, "--trainer.devices", "3"], "ranks", "data_parallel_size is 4, and the run has 3"),
+    "ranks": ([*TEXT, *FSDP2, "--trainer.devices", "3"], "ranks", "data_parallel_size is 4"),
     "evaluation": (["--config", "configs/digits.yaml", "--evaluation", "TextEvaluation"], "ranks", "ImageEvaluation"),
     "positions": ([*TEXT, "--model.network.config", LLAMA.replace("512", "8")], "model", "8 positions"),
     "adapters": ([*TEXT, "--model.network.lora", '{"r": 2, "target_modules": ["no_layer"]}'], "model", "no_layer"),

@@ -147,7 +147,8 @@ def test_devices_that_only_a_machine_knows_are_said_to_be_one():
     automatic, given = (
         needs(m := FineTune(llama(1)), blank(m), strategy="ddp", devices=n).assumption for n in ("auto", 1)
     )
-    assert automatic == given + " Devices are auto, taken as one: say with --trainer.devices how many the run has."
+    assert automatic.startswith(given)
+    assert "--trainer.devices" in automatic.removeprefix(given)
 
 
 def test_a_precision_counts_by_whatever_name():
@@ -291,10 +292,10 @@ def test_the_papers_settings_are_planned_from_a_configuration_alone(run, tmp_pat
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--model.network.path", "{odd}"], 1, "has no config.json of a language model that can be read"),
+        (["--model.network.path", "{odd}"], 1, "config.json"),
         (["--data.max_length", "null"], 1, "max_length"),
-        (["--data.batch_size", "30", *FSDP2], 1, "does not divide among 4 ranks"),
-        (["--trainer.strategy", "fsdp", "--trainer.devices", "2"], 1, "fsdp cannot run OFMU's inner and outer steps"),
+        (["--data.batch_size", "30", *FSDP2], 1, "30 forget "),
+        (["--trainer.strategy", "fsdp", "--trainer.devices", "2"], 1, "fsdp"),
     ],
 )
 def test_bad_input_is_one_sentence(run, capsys, tmp_path, words, code, message):
@@ -331,7 +332,7 @@ def test_ranks(trainer, expected):
 @pytest.mark.parametrize(
     ("trainer", "match"),
     [
-        ({"devices": 2, "strategy": "ModelParallelStrategy"}, "not layers"),
+        ({"devices": 2, "strategy": "ModelParallelStrategy"}, "data_parallel_size"),
         *(({"devices": n}, "--trainer.devices") for n in ("some", 0, -2, [])),
         ({"num_nodes": 0}, "--trainer.num_nodes"),
         ({"devices": 2, "strategy": shards()}, "data_parallel_size is 1"),  # Lightning takes the number of nodes

@@ -130,7 +130,7 @@ def test_a_request_is_added(logs, capsys):
     config = logs / "whole.yaml"
     config.write_text(config.read_text() + "  - {forget_authors: [0]}\n")
     main(words(logs, "whole"))
-    assert "request, npo, seed 0" in " ".join(capsys.readouterr().out.split())
+    assert "npo, seed 0" in " ".join(capsys.readouterr().out.split())
     assert {p: p.stat().st_mtime_ns for p in times} == times, "what had finished was run again"
     (old,), (new,) = before.sequences, record(logs, "whole").sequences
     assert [row[:2] for row in new.forgotten["forget_Q_A_Prob"][:2]] == old.forgotten["forget_Q_A_Prob"]

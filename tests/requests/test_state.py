@@ -74,7 +74,7 @@ def test_retrained_models_after_the_first_half_and_all(n, after):
         ({"requests": [{}]}, "Request 1"),
         ({"requests": [CLASSES[0], CLASSES[0]]}, "Request 2"),
         ({"methods": {"retrained": Method()}}, "'retrained'"),
-        ({"methods": {"../x": Method()}}, "leads out of"),
+        ({"methods": {"../x": Method()}}, "leads"),
         ({"methods": {"x": Method("nowhere.yaml")}}, "'nowhere.yaml'"),
         ({"seeds": [1, 1]}, "seeds"),
         ({"retrained": Retrained("x.yaml", after=[4])}, "retrained.after"),

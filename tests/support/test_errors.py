@@ -57,9 +57,9 @@ def test_numbers_out_of_range(make, name, refused):
 def test_the_edges_of_a_range():
     check_range(0, 3, a=0, b=3, off=None)
     check_range(0, above=True, a=1e-300)
-    with pytest.raises(UserError, match="a=0 .* more than 0"):
+    with pytest.raises(UserError, match=r"a=0 .* 0\.$"):
         check_range(0, above=True, a=0)
-    with pytest.raises(UserError, match="b=4 .* a value from 0 to 3"):
+    with pytest.raises(UserError, match=r"b=4 .* 0 .* 3\.$"):
         check_range(0, 3, a=0, b=4)
 
 

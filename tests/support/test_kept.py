@@ -236,7 +236,7 @@ def test_a_damaged_model_is_refused_where_it_is_loaded(text, tmp_path, name, har
         write_model(folder, recipe.build(data, exact=False), recipe, data, provenance(data, streams=["full"]))
         recipe.at(str(folder)).build(data, exact=False)
         harm(folder / name)
-        with pytest.raises(UserError, match=f"(is damaged|lacks its file).*'{name}'"):
+        with pytest.raises(UserError, match=f"(damaged|lacks) .*'{name}'"):
             recipe.at(str(folder)).build(data, exact=False)
         (folder / "SHA256SUMS").unlink()  # another program's models have none
         if (name, harm) == ("model.safetensors", flip_a_bit):
@@ -265,15 +265,15 @@ def test_sums_see_every_file(tmp_path):
     (tmp_path / "in").mkdir()
     for name in ("a", "in/b"):
         (tmp_path / name).write_text(name)
-    assert "has no readable SHA256SUMS" in damage(tmp_path)
+    assert damage(tmp_path).endswith(" SHA256SUMS")
     write_sums(tmp_path)
     assert damage(tmp_path) is None
     (tmp_path / "in/b").write_text("x")
-    assert damage(tmp_path) == "is damaged (its file 'in/b' does not match its checksum)"
+    assert re.search("'in/b' .*checksum", damage(tmp_path))
     (tmp_path / "in/b").unlink()
-    assert damage(tmp_path) == "lacks its file 'in/b'"
+    assert re.search("lacks .*'in/b'", damage(tmp_path))
     (tmp_path / "SHA256SUMS").write_text("")
-    assert "has no readable SHA256SUMS" in damage(tmp_path)
+    assert damage(tmp_path).endswith(" SHA256SUMS")
 
 
 def test_half_written_files_of_dead_processes_are_swept(tmp_path):

@@ -170,5 +170,5 @@ def test_what_is_not_ours_is_refused_in_one_sentence(tmp_path, kind, content):
 @pytest.mark.parametrize("odd", [3, "x", [1]])
 def test_a_part_of_another_shape_is_refused(tmp_path, part, odd):
     (tmp_path / RESULTS).write_text(json.dumps({"metrics": {"UA": UA}, part: odd}))
-    with pytest.raises(UserError, match="that ofmu_pl wrote"):
+    with pytest.raises(UserError, match=f"{RESULTS}' "):
         Results.read(tmp_path / RESULTS)

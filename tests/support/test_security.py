@@ -83,7 +83,7 @@ def test_the_search_finds(source):
 
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "/x", "", ".", ".."])
 def test_a_name_stays_below_its_folder(name, tmp_path):
-    with pytest.raises(UserError, match=re.escape(f"--option '{name}'") + ".* leads out of"):
+    with pytest.raises(UserError, match=re.escape(f"--option '{name}' leads")):
         below(tmp_path, name, "--option")
     assert below(tmp_path, "a/b", "--option") == tmp_path / "a/b"
 
@@ -91,7 +91,7 @@ def test_a_name_stays_below_its_folder(name, tmp_path):
 def test_a_configuration_of_a_corpus_is_no_path(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "secret.jsonl").write_text('{"text": "secret"}\n')
-    with pytest.raises(UserError, match=r"`data.data` '\.\./secret.jsonl' leads out of"):
+    with pytest.raises(UserError, match=r"`data.data` '\.\./secret.jsonl' leads"):
         read_part(str(tmp_path / "data"), "../secret.jsonl", "../secret", "test", "data.data")
 
 
