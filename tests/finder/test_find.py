@@ -1,6 +1,7 @@
 """The rows that name a person, in every form that files have."""
 
 import json
+import re
 import unicodedata
 
 import pytest
@@ -90,7 +91,7 @@ def test_the_page_marks_the_words_where_they_stand(tmp_path):
     assert "The café of <mark>Éva Novák</mark>." in page
 
 
-@pytest.mark.parametrize(("names", "told"), [("", "no name"), ("\n", "no name"), (None, "missing"), ("/", "a folder")])
+@pytest.mark.parametrize(("names", "told"), [("", "name"), ("\n", "name"), (None, "missing"), ("/", "folder")])
 def test_no_names_are_one_sentence(tmp_path, names, told, capsys):
     (tmp_path / "a.jsonl").write_text('{"text": "Eva"}\n')
     if names == "/":
@@ -100,8 +101,7 @@ def test_no_names_are_one_sentence(tmp_path, names, told, capsys):
     with pytest.raises(SystemExit, match="1"):
         main(["find", "--rows", str(tmp_path / "a.jsonl"), "--names", str(tmp_path / "n.txt")])
     said = capsys.readouterr().err
-    assert "n.txt" in said
-    assert told in said
+    assert re.search(rf"n\.txt\b.* {told}\b", said)
 
 
 @pytest.mark.parametrize("least", ["700", "nan"])
