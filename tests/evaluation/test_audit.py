@@ -34,11 +34,13 @@ class Outline(HTMLParser):
 
 
 def test_its_parts_stand_in_order(told, tmp_path):
-    write_audit(tmp_path / "audit.html", told())
+    account = told()
+    write_audit(tmp_path / "audit.html", account)
     text = (tmp_path / "audit.html").read_text(encoding="utf-8")
     parts = " ".join(re.findall(r"<h2[^>]*>(.*?)</h2>", text))
     assert re.search("asked.* done.* say.* not tested.* remains.* numbers.* Signature", parts)
-    for said in ("no proof", "<td class=n>1,060</td>", "It was made to forget.", "<li>Whether it comes back.</li>"):
+    (untested,) = account.untested
+    for said in ("no proof", "<td class=n>1,060</td>", account.in_words, f"<li>{untested}</li>"):
         assert said in text
     assert "<code>privacy_score</code>" in text
     assert "<code>privacy_score</code>. " not in text, "a metric without a sentence stands among the numbers alone"

@@ -165,7 +165,7 @@ def test_names_that_are_lost_do_not_hide_facts_that_are_known(told):
         assert judged[name] == "more is left"
     assert metrics["forget_facts_loss"].target == metrics["holdout_facts_loss"].value
     first, counts, attack = told(after=metrics, before={}).summary
-    assert first.startswith("The facts in the answers are still known better than in held-out rows")
+    assert re.match("The facts .*better .*held-out", first)
     assert re.search("3 .*more", counts)
     assert "facts" in attack
 
@@ -173,12 +173,12 @@ def test_names_that_are_lost_do_not_hide_facts_that_are_known(told):
 @pytest.mark.parametrize(
     ("facts", "names", "says"),
     [
-        (0, 0, None),
-        (-1.6, -1.6, None),
-        (1.6, -0.8, "The facts in the answers are known less well than"),
-        (0, -0.8, "The answers as a whole are still known better than"),
-        (0, 0.8, "The answers as a whole are known less well than"),
-        (-1.6, 3.0, "The facts in the answers are still known better than"),
+        (0, 0, "Of "),
+        (-1.6, -1.6, "Of "),
+        (1.6, -0.8, "The facts .* less "),
+        (0, -0.8, "The answers .* better "),
+        (0, 0.8, "The answers .* less "),
+        (-1.6, 3.0, "The facts .* better "),
     ],
 )
 @pytest.mark.parametrize("retrained", [False, True])
@@ -186,10 +186,8 @@ def test_the_first_sentence_is_of_what_one_kind_of_test_alone_finds(told, facts,
     reference = told_by(0, 0) if retrained else None
     metrics = own_rows_metrics(told_by(facts, names), reference, intervals=True)
     first = told(after=metrics, before={}, retrained=own_rows_metrics(reference) if retrained else {}).summary[0]
-    if says is None:
-        assert first.startswith("Of ")
-    else:
-        assert first.startswith(says)
+    assert re.match(says, first)
+    if says != "Of ":
         assert ("held-out" in first) != retrained
 
 
