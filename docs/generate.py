@@ -8,6 +8,7 @@ from pathlib import Path
 from makers.api import api_pages
 from makers.methods import method_pages
 from makers.metrics import metric_pages
+from makers.tables import table_page
 
 ROOT = Path(__file__).parent.parent
 ABOVE = ("CONTRIBUTING", "CHANGELOG")
@@ -22,6 +23,7 @@ def write(into: Path) -> None:
     """
     texts = {f"{name}.rst": text for name, text in (*method_pages(), *metric_pages(), *api_pages())}
     texts |= {f"{name.lower()}.md": as_on_the_site(ROOT / f"{name}.md") for name in ABOVE}
+    texts["tables.md"] = table_page()
     for name, text in texts.items():
         path = into / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,8 @@
     python scripts/results.py requests logs/requests_*      # of several folders
     python scripts/results.py front logs/front --add        # keep stored methods and seeds that the folders lack
 
-What stands above the mark in a page is written by hand and stays; all below it follows from the stored results alone.
+What stands above the mark in a page is written by hand and stays; all below it follows from the stored results alone, and so
+do the files of tables in docs/results/data/NAME.
 With ``--add`` the page has the dates of both; seeds of other settings than the search has chosen now do not stay. More
 seeds need no second search: one whose only candidate is what the stored one chose is shown as it was stored.
 """
@@ -31,7 +32,7 @@ from ofmu_pl.report.contents import attack_tables, tables
 from ofmu_pl.report.figures import attack_pictures, pictures
 from ofmu_pl.report.figures.style import Look
 from ofmu_pl.report.runs import Study
-from ofmu_pl.report.tables import Entry, Table, to_markdown
+from ofmu_pl.report.tables import Entry, Table, to_csv, to_markdown
 from ofmu_pl.support.files import numbered_lines, replacing
 from ofmu_pl.support.records.reading import Record
 from ofmu_pl.support.records.results import ReferenceRecord, Results
@@ -111,6 +112,7 @@ def main() -> None:
         stored = Stored.read(data)
         for path, picture in drawn(data.stem, stored.experiments):
             (RESULTS / path).write_bytes(picture)
+        write_csv(csv_files(data.stem, every_table(stored)))
         write_below(data.stem, page(data.stem, stored))
 
 
@@ -246,34 +248,66 @@ def drawn(name: str, experiments: list[Study]) -> Iterator[tuple[str, bytes]]:
 
 
 def page(name: str, stored: Stored) -> str:
-    """What stands below the mark, as Markdown."""
+    """What stands below the mark, as Markdown: one table and one figure; the other tables have files and a page."""
     times = "; ".join(f"{m.date}, {m.machine}, torch {m.versions['torch']}" for m in stored.measured)
     parts = [f"Stored in `docs/results/data/{name}.json`: {times}. [What the columns mean](../words.md#numbers)."]
     if stored.problems:
         parts.append("What is missing:\n\n" + "\n".join(f"- {problem}" for problem in stored.problems))
-    if stored.claims:
-        rows = [[c.text, c.verdict, f"{c.experiment}: {c.why}"] for c in stored.claims]
-        title = "What the paper says, and whether it held here, by 95 % intervals"
-        parts.append(texts(title, [["the paper says", "here", "numbers"], *rows]))
-    for e in stored.experiments:
-        if len(stored.experiments) > 1:
-            parts.append(f"## {e.title}")
-        budget = f" {e.gradients:.0f} gradients a run." if e.gradients else ""
-        parts.append(f"{e.note}{budget} Seeds: {', '.join(map(str, e.seeds))}.".strip())
-        for table in [*tables(e), *attack_tables(e)]:
-            if not table.folded or table.name.endswith(("-others", "-costs")):
-                parts.append(to_markdown(table).rstrip())
-        for figure in sorted(RESULTS.glob(f"figures/{name}-{e.name}-*.png")):
-            about = figure.stem.removeprefix(f"{name}-{e.name}-").replace("-", " ")
-            parts.append(f"![{e.title}: {about}](figures/{figure.name})")
-        if e.name in stored.said:
-            parts.append(texts("What the models say", stored.said[e.name]))
+    e, all_tables = stored.experiments[0], every_table(stored)
+    budget = f" {e.gradients:.0f} gradients a run." if e.gradients else ""
+    parts.append(f"{e.note}{budget} Seeds: {', '.join(map(str, e.seeds))}.".strip())
+    leading = "claims" if name.startswith("paper") else "-results"
+    parts.append(to_markdown(next(table for _, table in all_tables if table.name.endswith(leading))).rstrip())
+    figures = [path for path in drawings(name) if path.stem.startswith(f"{name}-{e.name}-")]
+    if figures:
+        about = figures[0].stem.removeprefix(f"{name}-").replace("-", " ")
+        parts.append(f"![{e.title}: {about}](figures/{figures[0].name})")
+    parts.append(
+        f"[All {len(all_tables)} tables](../generated/tables) of the {len(stored.experiments)} experiments are on a page of the "
+        f"site, and CSV files in `docs/results/data/{name}`."
+    )
     return "\n\n".join(parts) + "\n"
 
 
-def texts(title: str, rows: list[list[str]]) -> str:
+def drawings(name: str) -> list[Path]:
+    """The figures of a page; the first stands on it: of relearning, where there is one."""
+    found = sorted(RESULTS.glob(f"figures/{name}-*.png"))
+    return sorted(found, key=lambda path: not path.stem.endswith("relearn_forget-attack"))
+
+
+def every_table(stored: Stored) -> list[tuple[str, Table]]:
+    """All tables of a page, each with its experiment's title; what the paper says comes first."""
+    found = []
+    if stored.claims:
+        rows = [[c.text, c.verdict, f"{c.experiment}: {c.why}"] for c in stored.claims]
+        title = "What the paper says, and whether it held here, by 95 % intervals"
+        found.append(("", texts("claims", title, [["the paper says", "here", "numbers"], *rows])))
+    for e in stored.experiments:
+        found += [(e.title, table) for table in [*tables(e), *attack_tables(e)]]
+        if e.name in stored.said:
+            found.append((e.title, texts(f"{e.name}-said", "What the models say", stored.said[e.name])))
+    return found
+
+
+def texts(name: str, title: str, rows: list[list[str]]) -> Table:
     """A table of texts, its head first."""
-    return to_markdown(Table("", title, rows[0], [[Entry(text) for text in row] for row in rows[1:]])).rstrip()
+    return Table(name, title, rows[0], [[Entry(text) for text in row] for row in rows[1:]])
+
+
+def csv_files(name: str, found: list[tuple[str, Table]]) -> dict[Path, str]:
+    """A file of each table, unrounded."""
+    return {RESULTS / f"data/{name}/{table.name.replace('/', '-')}.csv": to_csv(table) for _, table in found}
+
+
+def write_csv(files: dict[Path, str]) -> None:
+    """Write a page's files, and remove those of tables that are no more."""
+    folder = next(iter(files)).parent
+    folder.mkdir(exist_ok=True)
+    for old in set(folder.glob("*.csv")) - set(files):
+        old.unlink()
+    for path, text in files.items():
+        with replacing(path) as partial:
+            partial.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from results import RESULTS, Stored, write_below
+from results import RESULTS, Stored, csv_files, write_below, write_csv
 
 from ofmu_pl.report.attacks import attacks_of, made, returned
 from ofmu_pl.report.runs import Replicate, Study, words
@@ -75,7 +75,7 @@ def parts() -> Iterator[Table]:
 def standing() -> Table:
     """Who forgets and keeps as well as `ofmu` and one of them better, and after whom less returns."""
     heads = ["page", "seeds", "forgotten, kept", "as good in both, better in one", "relearning, ofmu (%)"]
-    table = Table("", "Beside the other methods", [*heads, "less comes back after"])
+    table = Table("standing", "Beside the other methods", [*heads, "less comes back after"])
     for title, e in places():
         pair = trade_off(e)
         if pair is None:
@@ -92,9 +92,22 @@ def standing() -> Table:
 
 def page() -> str:
     """What stands below the mark."""
-    found = [to_markdown(standing()), "## What similarity and penalty change", *map(to_markdown, parts())]
-    return "\n\n".join(text.rstrip() for text in found) + "\n"
+    more = (
+        "What the paper's parts change, seed by seed, is on [a page of the site](../generated/tables), and in CSV files in "
+        "`docs/results/data/ofmu`."
+    )
+    return f"{to_markdown(standing()).rstrip()}\n\n{more}\n"
+
+
+def every_table() -> list[tuple[str, Table]]:
+    """All tables of the page, each with a title of its place."""
+    found = [("", standing())]
+    for i, table in enumerate(parts()):
+        table.name = f"parts-{i}"
+        found.append(("What similarity and penalty change", table))
+    return found
 
 
 if __name__ == "__main__":
+    write_csv(csv_files("ofmu", every_table()))
     write_below("ofmu", page())

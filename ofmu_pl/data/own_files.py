@@ -151,8 +151,9 @@ def from_hub(name: str, config: str | None, split: str, option: str) -> Rows:
         rows = load_hub_rows(name, config, split)
     except (OSError, ValueError) as error:
         raise NotAtHand(
-            f"'{name}' ({config}, {split}) cannot be loaded from the hub ({reason(error)}): point `{option}` at a "
-            "file or folder that has it, check the names, or set HF_HUB_OFFLINE=1 to use the hub's cache."
+            f"'{name}' ({config}, {split}) cannot be loaded from the hub ({reason(error)}): set HF_HUB_OFFLINE=1 if "
+            f"the hub's cache has it, or give `{option}` a file or folder that has it. `ofmu_pl quickstart` shows a "
+            "run that downloads nothing."
         ) from error
     return sound(name, option, rows)
 
