@@ -1,6 +1,7 @@
 """Which tokens of an answer can be guessed without having seen it: those it copies, and those that retained rows use.
 
-    copied : the token's word stands in the question, or the token and one beside it do
+    copied : the token's word stands in the question, or the token and one beside it do; of a token that holds a part
+             of a character its word alone is asked
     usual  : retained rows continue so, after the longest of the 3, 2 or 1 tokens before it that two of them have
     own    : neither; a row's facts are among these
 
@@ -21,15 +22,19 @@ from ofmu_pl.data.encoded import Encoded
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.tokenizers import Tokenizer, special_ids
 from ofmu_pl.losses import IGNORED
+from ofmu_pl.support.letters import MARKS
 
 OWN, USUAL, COPIED = 0, 1, 2
 READ = 128_000  # most tokens of retained rows that are read, prompts and all: 2,000 rows of TOFU
 LONGEST = 3  # most tokens of context
 COPY = -1  # stands for a run of copied tokens in a context, so that what follows one name follows every name
-WORDS = re.compile(r"[^\W_]+")  # words of a text; an e-mail address holds those of a name
+WORDS = re.compile(rf"[^\W\d_]+(?:[{MARKS}]+[^\W\d_]*)*|\d+")  # an e-mail address holds those of a name and its digits
 WORD = 3  # least letters of a word that counts as copied wherever it stands
 
+PART = "\ufffd"  # what a decoder writes for a part of a character
+
 Context = tuple[int, ...]
+Piece = tuple[int, int, str | None]  # a token's characters in a text, from and to; and these, where it holds no part
 
 
 def facts_loss(losses: np.ndarray, own: np.ndarray) -> float:
@@ -65,10 +70,9 @@ class Guessable:
         before = tokenizer.decode([anchor])
 
         @cache
-        def text(token: int) -> str:
-            """A token's text with the space before it, which some tokenizers drop from a lone token."""
-            found = tokenizer.decode([anchor, token])[len(before) :].casefold()
-            return f" <{token}>" if "\ufffd" in found else found  # a part of a character
+        def text(tokens: tuple[int, ...]) -> str:
+            """The text of tokens with the space before it, which some tokenizers drop from lone tokens."""
+            return str(tokenizer.decode([anchor, *tokens])[len(before) :].casefold())
 
         self._text = text
         self._special = special_ids(tokenizer)
@@ -88,26 +92,44 @@ class Guessable:
 
     def _copied(self, row: Encoded) -> set[int]:
         """The places of an answer whose tokens stand in its question."""
-        texts = [self._text(token) for token in row.input_ids]
         places = answer_places(row)
         first = places[0] if places else 0
-        asked = {word for word in WORDS.findall("".join(texts[:first])) if len(word) >= WORD}
-        neighbours = {(a.strip(), b.strip()) for a, b in pairwise(texts[:first])}
-        word_at = _words(texts[first:])
+        question, asked = self._read(row.input_ids[:first])
+        answer, said = self._read(row.input_ids[first:])
+        words = {word for word in WORDS.findall(question) if len(word) >= WORD}
+        word_at = _words(answer, said)
+        pairs = list(pairwise(own for _, _, own in asked + said))
+        neighbours = {pair for pair in pairs[: max(0, first - 1)] if None not in pair}
         found = set()
         for i in places:
-            if row.input_ids[i] in self._special or not any(letter.isalnum() for letter in texts[i]):
+            word = word_at[i - first]
+            if not word or row.input_ids[i] in self._special:
                 continue
-            here = texts[i].strip()
-            behind = (texts[i - 1].strip(), here) in neighbours
-            ahead = i + 1 < len(texts) and (here, texts[i + 1].strip()) in neighbours
-            if word_at[i - first] in asked or behind or ahead:
+            if word in words or not neighbours.isdisjoint(pairs[i - 1 : i + 1]):
                 found.add(i)
         return found
+
+    def _read(self, tokens: Sequence[int]) -> tuple[str, list[Piece]]:
+        """The text of tokens, and where each stands in it; tokens that share a character are read together."""
+        text, pieces = "", []
+        run: tuple[int, ...] = ()
+        done = 0  # characters of the run that are whole
+        for token in tokens:
+            run = (*run, token)
+            found = self._text(run)
+            whole = found.rstrip(PART)
+            parted = whole != found
+            own = None if parted or len(run) > 1 else found.strip()
+            pieces.append((len(text) + done, len(text) + len(whole) + parted, own))
+            done = len(whole)
+            if not parted:
+                text, run, done = text + whole, (), 0
+        return text + (self._text(run).rstrip(PART) if run else ""), pieces
 
     def _followers(self, rows: Sequence[Encoded]) -> dict[Context, int | None]:
         """For each context that at least two rows have, the token that follows it in half of them or more."""
         counts: dict[Context, Counter[int]] = defaultdict(Counter)
+        times: Counter[Context] = Counter()
         for row in rows:
             seen: set[tuple[Context, int]] = set()
             for turn in _turns(row):
@@ -115,13 +137,14 @@ class Guessable:
                 for place, contexts in _contexts(turn, copied):
                     if place not in copied:
                         seen.update((context, row.input_ids[place]) for context in contexts)
+            times.update({context for context, _ in seen})
             for context, token in seen:
                 counts[context][token] += 1
         found: dict[Context, int | None] = {}
         for context, tokens in counts.items():
             most = max(tokens, key=tokens.__getitem__)  # the first of those that are alike
-            if tokens.total() >= 2:
-                found[context] = most if tokens[most] >= max(2, tokens.total() / 2) else None
+            if times[context] >= 2:
+                found[context] = most if tokens[most] >= max(2, times[context] / 2) else None
         return found
 
 
@@ -147,13 +170,12 @@ def _contexts(row: Encoded, copied: set[int]) -> Iterator[tuple[int, list[Contex
             symbols.append(COPY)
 
 
-def _words(texts: Sequence[str]) -> list[str]:
+def _words(text: str, pieces: Sequence[Piece]) -> list[str]:
     """For each piece of a text the last word that it is a part of; empty where it is of none."""
-    words = list(WORDS.finditer("".join(texts)))
+    words = list(WORDS.finditer(text))
     starts = [word.start() for word in words]
-    found, end = [], 0
-    for text in texts:
-        start, end = end, end + len(text)
+    found = []
+    for start, end, _ in pieces:
         last = bisect_left(starts, end) - 1
         found.append(words[last].group() if last >= 0 and words[last].end() > start else "")
     return found

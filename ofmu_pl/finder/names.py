@@ -11,8 +11,10 @@ from operator import itemgetter
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
+from ofmu_pl.support.letters import MARKS, SOFT
+
 UNPARTED = "\u3040-\u30ff\u3400-\u9fff"
-WORD = re.compile(rf"[{UNPARTED}]|(?!(?<=['\u2019])s\b)[^\W_{UNPARTED}]+")
+WORD = re.compile(rf"[{UNPARTED}]|(?!(?<=['\u2019])s\b)[^\W_{UNPARTED}](?:[^\W_{UNPARTED}]|[{MARKS}{SOFT}])*")
 """A word without a genitive's s, or a character of scripts that part no words."""
 INITIAL, ALONE = 0.8, 50.0
 """What an initial counts beside a whole word, and the score of a family name alone, in per cent."""
@@ -51,13 +53,13 @@ class Hit:
 
 @lru_cache(maxsize=1_000_000)
 def folded(word: str) -> str:
-    r"""A word without accents, cases, and the other forms that Unicode has for its letters.
+    r"""A word without accents, vowel signs, soft hyphens, cases, and the other forms that Unicode has for its letters.
 
     >>> folded("Éva") == folded("E\u0301VA") == "eva"
     True
     """
     parts = unicodedata.normalize("NFKD", word)
-    return "".join(c for c in parts if not unicodedata.combining(c)).casefold()
+    return "".join(c for c in parts if not unicodedata.combining(c) and c not in SOFT).casefold()
 
 
 def slips(word: str) -> int:

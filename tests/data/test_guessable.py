@@ -105,3 +105,65 @@ def test_what_a_later_question_says_is_copied_too(tokenizer, guessable):
     both = np.concatenate([guessable.kinds(turns[0]), guessable.kinds(alone)])
     assert np.array_equal(guessable.kinds(Encoded(ids, labels, turns[0].prompt_length)), both)
     assert COPIED in guessable.kinds(alone)
+
+
+ROWS = {
+    "Russian": (" Где жила Ольга Петрова?", " Ольга Петрова жила в", " Саратове"),
+    "Greek": (" Πού έμενε η Ελένη Δούκα;", " Η Ελένη Δούκα έμενε στη", " Θεσσαλονίκη"),
+    "Japanese": ("田中さんはどこに住んでいましたか？", "田中さんは", "札幌"),
+    "Hindi": (" राम शर्मा कहाँ रहते थे?", " राम शर्मा रहते थे", " इंदौर"),
+}
+
+
+@pytest.mark.parametrize("script", ROWS)
+def test_facts_of_other_scripts_are_a_rows_own_where_letters_are_split_into_bytes(tokenizer, script):
+    """Of a letter's bytes each stood in the question beside the other, so nearly all of a town counted as copied."""
+    question, start, fact = ROWS[script]
+    encoded = row(tokenizer, question, start + fact)
+    letters = len(tokenizer(fact, add_special_tokens=False)["input_ids"])
+    assert letters > 2 * len(fact.strip()) - 1, "letters are split"
+    kinds = Guessable(tokenizer, []).kinds(encoded)
+    assert COPIED not in kinds[-letters:]
+
+
+@pytest.mark.parametrize(("script", "name"), [("Russian", "Ольга"), ("Greek", "Ελένη"), ("Hindi", "शर्मा")])
+def test_names_of_other_scripts_are_copied_by_their_words(tokenizer, script, name):
+    """A vowel sign ends no word."""
+    encoded = row(tokenizer, ROWS[script][0], name)
+    assert set(Guessable(tokenizer, []).kinds(encoded).tolist()) == {COPIED}
+    other = row(tokenizer, " ?", name)
+    assert set(Guessable(tokenizer, []).kinds(other).tolist()) == {OWN}
+
+
+def test_a_piece_of_a_text_is_of_all_the_characters_that_it_holds_a_part_of(tokenizer):
+    """As the decoder says, which reads the same bytes."""
+    text = " Ann, Ольга 札幌!"
+    tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
+    found, pieces = Guessable(tokenizer, [])._read(tokens)
+    assert found == text.casefold()
+    offsets = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    alone = [k for k, token in enumerate(tokens) if "\ufffd" not in tokenizer.decode([token])]
+    assert [pieces[k][:2] for k in alone] == [offsets[k] for k in alone]
+    assert [k for k, piece in enumerate(pieces) if piece[2] is not None] == alone
+    assert all(start <= at < end for (start, end, _), (at, _) in zip(pieces, offsets, strict=True))
+
+
+def test_a_name_with_digits_is_copied(tokenizer):
+    """And the digits are the row's own, unless the question has them."""
+    encoded = asked(tokenizer, "Jaime Vasquez", "vasquez774")
+    kinds = Guessable(tokenizer, []).kinds(encoded)
+    digits = [tokenizer.decode([token]).isdigit() for token in encoded.input_ids[encoded.prompt_length :]]
+    assert sum(digits) == 3
+    assert kinds.tolist() == [OWN if digit else COPIED for digit in digits]
+    again = row(tokenizer, " vasquez774?", " call 774")
+    assert Guessable(tokenizer, []).kinds(again)[-3:].tolist() == [COPIED] * 3
+
+
+@pytest.mark.parametrize(("others", "kind"), [(["April", "born"], USUAL), (["April", "born", "was"], OWN)])
+def test_usual_counts_rows_and_not_ways_to_go_on(tokenizer, others, kind):
+    """Two rows of four, or of five, go on by "May", and one of the two goes on in two more ways."""
+    answers = [" on May on June on July", " on May", *(f" on {word}" for word in others)]
+    guessable = Guessable(tokenizer, [row(tokenizer, "?", answer) for answer in answers])
+    sought = row(tokenizer, " Ann", " on May")
+    assert tokenizer.decode(sought.input_ids[-1]) == " May"
+    assert guessable.kinds(sought)[-1] == kind

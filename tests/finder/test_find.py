@@ -35,6 +35,31 @@ def test_a_name_in_many_spellings(text, least, most):
     assert least <= score(text, "Zoë Ann O'Brien-Smith") <= most
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("محمد علي", "اتصل مُحَمَّد عَلِيّ أمس."),
+        ("مُحَمَّد عَلِيّ", "اتصل محمد علي أمس."),
+        ("محمد علي", "اتصل محـــمد علي أمس."),
+        ("דוד לוי", "דָּוִד לֵוִי גר בחיפה."),
+        ("राम शर्मा", "कल राम शर्मा ने फोन किया।"),
+        ("Anna Lee", "An\u00adna Lee phoned."),
+        ("Anna Lee", "Anna\u200b Lee phoned."),
+        ("Anna Lee", "\u200eAnna\u200f Le\u2060e phoned."),
+    ],
+)
+def test_signs_within_a_word_are_no_slips(name, text):
+    """Vowel signs, points, stretches, soft hyphens, joiners and marks of direction."""
+    (hit,) = find([text], [name])
+    assert hit.score == 100
+    assert hit.text[hit.begin - 1 : hit.begin] in ("", " ", "\u200e"), "a mark is of whole words"
+    assert hit.text[hit.end] in " .\u200f"
+
+
+def test_a_vowel_sign_makes_another_word():
+    assert score("कल राम शर्मा ने", "रमा शर्मी") < 100
+
+
 def test_another_given_name_is_another_person():
     assert (
         score("Alejandro Escobedo Rodriguez", "Alejandro Cordero Rodriguez")
