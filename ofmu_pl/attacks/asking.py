@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.own_rows import turns_of
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder
+from ofmu_pl.data.turns import turns_of
 from ofmu_pl.evaluation.prompts import continue_prompts, most_likely, read_prompts, score_answers, stops_of
 from ofmu_pl.evaluation.questions import PROMPTS_PER_CHUNK
 from ofmu_pl.support.errors import UserError
@@ -49,7 +49,7 @@ def ask(
             read = read_prompts(model, [prompts[i] for i in index])
             rows = torch.arange(len(index), device=model.device).repeat_interleave(times)
             tokens = continue_prompts(model, read.rows(rows), stops, max_new_tokens, choose)
-            texts = [encoder.tokenizer.decode(x, skip_special_tokens=True).strip() for x in tokens]
+            texts = [encoder.said(x).strip() for x in tokens]
             for k, i in enumerate(index):
                 said[i] = texts[k * times : (k + 1) * times]
     return said

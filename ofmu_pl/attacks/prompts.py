@@ -16,6 +16,7 @@ from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.data.turns import thought_of
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.metrics.rouge import rouge_l_recall
 from ofmu_pl.networks.positions import positions_of
@@ -102,7 +103,8 @@ class Prompts(Attack):
             said = ask(model, subject.data.encoder, [list(p) for p in prompts[way]], length)
             texts = {prompt: answers[0] for prompt, answers in zip(prompts[way], said, strict=True)}
             for side, xs in sides.items():
-                recall = rouge_l_recall([x.answer for x in xs], [texts[tuple(x.prompt)] for x in xs])
+                true = [subject.data.encoder.words(x.answer) for x in xs]
+                recall = rouge_l_recall(true, [texts[tuple(x.prompt)] for x in xs])
                 rows[BY_WAY[way, side].name] = recall.tolist()
         gone = {way: sides[FORGET] for way, sides in asked.items()}
         rows |= worst_case(gone, rows)
@@ -199,11 +201,11 @@ def with_examples(encoder: Encoder, row: Row, pool: Sequence[Row], number: int, 
 
 
 def with_prefix(encoder: Encoder, row: Row) -> Asked:
-    """The question and the first half of the answer's words; an answer of one word is not begun."""
+    """The question and the first half of the answer's words; an answer of one word, or with a thought, is not begun."""
     answer = row["answer"]
     space, words = answer[: len(answer) - len(answer.lstrip())], answer.split()
     half = len(words) // 2
-    if not half:
+    if not half or thought_of(answer)[0]:
         return plain(encoder, row)
     begun = encoder.encode_row({**row, "answer": space + " ".join(words[:half])})[0].input_ids
     return Asked(begun[: len(begun) - encoder.ends(begun)], " ".join(words[half:]), row["answer"])

@@ -128,7 +128,7 @@ class Relearn(TrainingAttack):
         if data.modality != "text":
             raise UserError("attacks.source asks for texts, and images have none: give forget, retain or form.")
         if self.source == QUESTIONS:
-            asked = [{**row, "before": []} for row in question_rows(subject, FORGET, None)]
+            asked = [{**row, "before": [], "between": []} for row in question_rows(subject, FORGET, None)]
             texts = [piece(data.encoder.row_prompt(row)) for row in asked]
         else:
             texts = texts_of(data, expanded(self.source))

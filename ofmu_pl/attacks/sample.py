@@ -72,7 +72,8 @@ class Sample(Attack):
             return Finding.of_rows(self.metrics[0], [0.0] * len(rows), broken="The model's losses are not finite.")
         choose = drawn(torch.Generator(subject.device).manual_seed(seed))
         said = ask(model, subject.data.encoder, prompts, self.max_new_tokens, choose, self.samples)
-        recalls = [self._recalls(row["answer"], texts) for row, texts in zip(rows, said, strict=True)]
+        true = [subject.data.encoder.words(row["answer"]) for row in rows]
+        recalls = [self._recalls(*pair) for pair in zip(true, said, strict=True)]
         hits = [int((recall >= self.threshold).sum()) for recall in recalls]
         leaks = {k: leak_at_k(hits, self.samples, k) for k in self.k}
         curve = [float(leak.mean()) for leak in leaks.values()]

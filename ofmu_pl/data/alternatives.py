@@ -6,13 +6,13 @@ from pathlib import Path
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import read_file, sound
-from ofmu_pl.data.own_rows import turns_of
 from ofmu_pl.data.row_formats import json_lines
+from ofmu_pl.data.turns import learnt, turns_of
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import numbered_lines
 
 REFUSALS = ["I do not know.", "I have no information about that.", "That is not known to me.", "I cannot say."]
-KEPT = ("before", "raw", "begun", "columns")  # fields beside the question that say how it is put
+KEPT = ("before", "between", "raw", "begun", "columns")  # fields beside the question that say how it is put
 
 
 def other_answers(rows: list[Row], path: Path, seed: int, columns: dict[str, str]) -> list[Row]:
@@ -62,6 +62,6 @@ def _answered(row: Row, answer: str) -> Row:
     """The row's questions with another answer, begun like the row's own where that is taken as it is."""
     space = " " if "raw" in row and row["answer"][:1].isspace() else ""
     other = {"question": row["question"], "answer": space + answer, **{name: row[name] for name in KEPT if name in row}}
-    if "before" in other:  # the loss is on these turns, too
-        other["before"] = [x | {"content": answer} if x["role"] == "assistant" else x for x in row["before"]]
+    for side in {"before", "between"} & other.keys():  # the loss is on these turns, too
+        other[side] = [x | {"content": answer} if learnt(x) else x for x in row[side]]
     return other

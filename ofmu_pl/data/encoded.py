@@ -45,8 +45,8 @@ def piece(tokens: list[int]) -> Encoded:
     return Encoded(tokens, [IGNORED, *tokens[1:]], 1)
 
 
-def shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two lists begin with alike.
+def shared(one: Sequence[object], other: Sequence[object]) -> int:
+    """How many tokens two lists begin with alike, or letters two texts.
 
     >>> shared([1, 2, 3], [1, 2, 4, 5])
     2
@@ -105,7 +105,8 @@ def identity(row: Row) -> Hashable:
     """What makes two rows the same: a piece's tokens, or what is asked and answered, however it is spelt (``same``)."""
     if "tokens" in row:
         return tuple(row["tokens"])
-    said = [turn["content"] for turn in row.get("before", [])] + [row["question"], row["answer"]]
+    said = [turn["content"] for side in ("before", "between") for turn in row.get(side, [])]
+    said += [row["question"], row["answer"]]
     said += row.get("columns", {}).values()
     return tuple(map(same, said))
 

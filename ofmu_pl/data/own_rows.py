@@ -9,10 +9,9 @@ from lightning.pytorch.utilities import rank_zero_warn
 from ofmu_pl.data.encoded import Row, identity, same
 from ofmu_pl.data.own_files import Rows, forgotten_rows, is_text
 from ofmu_pl.data.row_formats import FORMS
+from ofmu_pl.data.turns import THOUGHTS, conversation, turns_of, with_thought
 from ofmu_pl.support.errors import UserError
 
-ROLES = {"human": "user", "gpt": "assistant", "model": "assistant"}
-"""Our names of roles by others' (ShareGPT's, Gemini's)."""
 EXTRAS = ("paraphrased_answer", "paraphrased_question", "perturbed_answer")
 """Columns that switch further metrics on where every row has them."""
 
@@ -38,16 +37,20 @@ def form_of(rows: Rows, columns: dict[str, str]) -> str:
 def sound_rows(rows: Rows, form: str, places: Sequence[str] = ()) -> list[Row]:
     """The rows with the fields that encoders and metrics read.
 
-    ``question`` and ``answer``; ``before``, the turns before the last question; ``raw`` where the question is the
-    prompt itself, without a template; ``columns``, what fills other places of the template, as ``{input}``.
+    ``question`` and ``answer``, with its thought before it; ``before`` and ``between``, the turns before the last
+    question, and those between it and the answer; ``raw`` where the question is the prompt itself, without a template;
+    ``columns``, what fills other places of the template, as ``{input}``.
     """
     found: list[Row] = []
     if form == "messages":
         for i, row in enumerate(rows.rows):
-            found.append(_conversation(row.get("messages", row.get("conversations")), rows.place(i)))
+            found.append(conversation(row.get("messages", row.get("conversations")), rows.place(i)))
     else:
         raw = {"raw": True} if form == "prompt" else {}
         found = [{"question": question, "answer": answer} | raw for question, answer in rows.texts(*FORMS[form])]
+    for row, theirs in zip(found, rows.rows, strict=True):
+        if form == "question" and is_text(theirs.get(THOUGHTS[0])):
+            row["answer"] = with_thought(theirs[THOUGHTS[0]], row["answer"])
     for name in places if form != "prompt" else ():
         rows.require(name[1:-1], "data.prompt_template")
         if form == "messages":
@@ -61,37 +64,6 @@ def sound_rows(rows: Rows, form: str, places: Sequence[str] = ()) -> list[Row]:
     for column in EXTRAS if form != "messages" else ():
         _add(found, rows, column)
     return found
-
-
-def _conversation(messages: object, place: str) -> Row:
-    """The row of a conversation that ends with the assistant."""
-    turns = [_turn(turn) for turn in messages] if isinstance(messages, list) else []
-    if not turns or not all(is_text(turn["content"]) for turn in turns):
-        raise UserError(f"{place} has no list of messages with a role and a text as content each: mend it.")
-    roles = [turn["role"] for turn in turns]
-    asked = roles[1:] if roles[0] == "system" else roles
-    if not asked or asked != ["user", "assistant"] * (len(asked) // 2):
-        raise UserError(
-            f"{place} has the roles {', '.join(map(str, roles))}: user and assistant must take turns, after one system "
-            "message at most, and the assistant must have the last word."
-        )
-    return _asked(turns)
-
-
-def _asked(turns: list[Row]) -> Row:
-    """The last question and answer, and the turns before."""
-    *before, question, answer = turns
-    return {"question": question["content"], "answer": answer["content"]} | ({"before": before} if before else {})
-
-
-def _turn(message: object) -> Row:
-    """A message with our names: ShareGPT's are from and value, and a content may be a list of parts."""
-    if not isinstance(message, dict):
-        return {"role": None, "content": None}
-    role, content = message.get("role", message.get("from")), message.get("content", message.get("value"))
-    if isinstance(content, list) and all(isinstance(x, dict) and isinstance(x.get("text"), str) for x in content):
-        content = "".join(part["text"] for part in content)
-    return {"role": ROLES.get(str(role), role), "content": content}
 
 
 def _add(found: list[Row], rows: Rows, column: str) -> None:
@@ -109,12 +81,6 @@ def _add(found: list[Row], rows: Rows, column: str) -> None:
                 f"{rows.place(i)} has {len(listed)} texts in a list of '{column}', or an empty one: give each row the "
                 "same number of wrong answers, and one text in any other column."
             )
-
-
-def turns_of(row: Row) -> list[Row]:
-    """A conversation as rows of one answer each, with the turns before it; a row of one answer is itself."""
-    before = row.get("before", [])
-    return [*(_asked(before[: i + 1]) for i, turn in enumerate(before) if turn["role"] == "assistant"), row]
 
 
 def chosen_rows(rows: Rows, numbers: list[int] | str | None, where: str | None) -> list[int]:

@@ -2,15 +2,21 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from itertools import chain
+from typing import Any
 
 from ofmu_pl.data.encoded import Encoded, Row, answers_of, labelled, shared
 from ofmu_pl.data.text import Encoder
-from ofmu_pl.data.tokenizers import Tokenizer, Turns, rendered, tokenizer_hash
+from ofmu_pl.data.tokenizers import ANSWER, Tokenizer, Turns, rendered, tokenizer_hash
+from ofmu_pl.data.turns import CLOSE, OPEN, apart, learnt, thought_of, turns_before, with_thought
 from ofmu_pl.support.errors import UserError
 
 PROMPT_TEMPLATE = "Question: {question}\nAnswer:"  # how a question is put to a model that has no chat template
 PLACE = re.compile(r"\{[^{}]+\}")  # a place of a template that a column fills, as `{question}`
+THOUGHT = "A thought."  # stands for any thought, to see what a template writes around it
 ROWS_PER_CALL = 1000  # rows that a tokenizer is called for: enough to hide what a call costs, few enough for memory
 ROWS_KEPT = 10_000  # most rows whose tokens an encoder keeps (some 10 MB for TOFU's 1,417)
 
@@ -34,6 +40,7 @@ class RowEncoder(Encoder):
             ``"Question: {question}\nAnswer:"`` where it has none.
         date_string: What the chat template prints as the date, if it prints one.
         max_length: Longer rows are cut at the right; ``None``: never.
+        template_options: What the chat template is told beside the turns, as ``{"enable_thinking": False}``.
 
     Example:
         >>> from ofmu_pl.data.own_tokenizer import train_tokenizer
@@ -53,6 +60,7 @@ class RowEncoder(Encoder):
         prompt_template: str | None = None,
         date_string: str = "10 Apr 2025",
         max_length: int | None = 512,
+        template_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.chat = prompt_template is None and bool(tokenizer.chat_template)
         self.template = PROMPT_TEMPLATE if prompt_template is None else prompt_template
@@ -61,19 +69,28 @@ class RowEncoder(Encoder):
                 f"`data.prompt_template` is {self.template!r}: write {{question}} where it goes: {PROMPT_TEMPLATE!r}."
             )
         self.tokenizer, self.system_prompt, self.max_length = tokenizer, system_prompt, max_length
-        self.date_string = date_string if self.chat else None
+        self.told = {"date_string": date_string, **(template_options or {})}
+        self.date_string = self.told["date_string"] if self.chat else None
         self.space = "" if self.template[-1].isspace() else " "
         self.first = first_tokens(tokenizer)
         self._kept: dict[str, list[Encoded]] = {}
 
+    @cached_property
+    def written(self) -> list[str]:
+        """What is written around thoughts: by the template, or in rows."""
+        with suppress(UserError):  # a template that writes no thoughts
+            said = self._turn([{"role": "user", "content": "Who?"}], with_thought(THOUGHT, ANSWER))[1]
+            before, _, rest = said.partition(THOUGHT)
+            return [*filter(str.strip, (before, rest.partition(ANSWER)[0])), *super().written]
+        return super().written
+
     def prompt(self, question: str) -> list[int]:
         """Tokens up to the answer."""
-        row = {"question": question}
-        return self._started(row, self._tokens([self._opening(row)])[0])
+        return self.row_prompt({"question": question, "answer": ANSWER})
 
     def row_prompt(self, row: Row) -> list[int]:
         """Tokens up to the answer of a row, earlier turns and all, as they are where the answer follows."""
-        opening, whole = (self._started(row, ids) for ids in self._tokens(self._texts(row, [row["answer"]])))
+        opening, whole = (self._started(row, ids) for ids in self._tokens(self._texts(row, row["answer"])))
         return whole[: max(1, shared(opening, whole))]
 
     def encode_answers(self, rows: Sequence[Row]) -> list[list[Encoded]]:
@@ -89,88 +106,144 @@ class RowEncoder(Encoder):
         return [self._kept[key] for key in keys]
 
     def encode_training_rows(self, rows: Sequence[Row]) -> list[Encoded]:
-        """Training rows, with the loss on every turn of the assistant's."""
+        """Training rows, with the loss on every turn of the assistant's that is learnt."""
         return [self._all_turns(*pair) for pair in zip(rows, super().encode_training_rows(rows), strict=True)]
+
+    def trained_as(self, row: Row) -> list[Row]:
+        """A row, or its answers one by one, where the template writes an earlier answer otherwise than the last."""
+        return [row] if self._keeps_turns(row) else apart(row)
+
+    def _keeps_turns(self, row: Row) -> bool:
+        whole = self._texts(row, row["answer"])[1]
+        return all(whole.startswith(end) for _, end in self._earlier(row))
 
     def _all_turns(self, row: Row, encoded: Encoded) -> Encoded:
         """The row with the loss on the assistant's earlier turns, too."""
-        if "before" not in row:
+        earlier = self._earlier(row)
+        if not earlier:
             return encoded
-        before, opening, labels = self._with_system(row["before"]), self._opening(row), list(encoded.labels)
-        for i, turn in enumerate(before):
-            if turn["role"] != "assistant":
-                continue
-            start, end = self._render(before[:i], True), self._render(before[: i + 1], False)
-            end = end[: end.rfind(self.around.mark) + len(self.around.mark)].rstrip()
-            if not (opening.startswith(end) and end.startswith(start)):
-                raise UserError(
-                    f"The chat template of '{self.tokenizer.name_or_path}' writes an earlier turn otherwise than the "
-                    f"last (row that ends with the question '{row['question'][:60]}'): give each turn a row of its "
-                    "own, or set `data.prompt_template`."
-                )
-            first, last = (shared(self._started(row, x), encoded.input_ids) for x in self._tokens([start, end]))
+        if not self._keeps_turns(row):
+            raise UserError(
+                f"The chat template of '{self.tokenizer.name_or_path}' writes an earlier turn otherwise than the "
+                f"last (row that ends with the question '{row['question'][:60]}'): give each turn a row of its "
+                "own, or set `data.prompt_template`."
+            )
+        labels = list(encoded.labels)
+        for texts in earlier:
+            first, last = (shared(self._started(row, x), encoded.input_ids) for x in self._tokens(texts))
             labels[first:last] = encoded.input_ids[first:last]
         return Encoded(encoded.input_ids, labels, encoded.prompt_length, encoded.lost)
+
+    def _earlier(self, row: Row) -> list[tuple[str, str]]:
+        """Everything before each earlier answer that is learnt, and the same with the answer."""
+        found = []
+        turns = turns_before(row) if "before" in row or "between" in row else []
+        for k, turn in enumerate(turns):
+            if learnt(turn):
+                opening, said = self._turn(self._with_system(turns[:k]), turn["content"])
+                found.append((opening, opening + said))
+        return found
 
     @property
     def template_hash(self) -> str:
         """A hash of everything between text and tokens: template and what it yields, system turn, date, tokenizer."""
         template = self.tokenizer.chat_template if self.chat else self.template
         facts = [template, self.system_prompt, self.date_string, self.max_length, *self.around]
-        return tokenizer_hash(self.tokenizer, facts)
+        return tokenizer_hash(self.tokenizer, [*facts, self.told])
 
     def _encode(self, rows: Sequence[Row]) -> list[list[Encoded]]:
         """The answers of each row; the tokenizer is called for all, since a call takes longer than a text."""
-        texts: list[str] = []
-        for row in rows:
-            texts += self._texts(row, answers_of(row))
-        tokens = iter(self._tokens(texts))
+        texts = [[self._texts(row, answer) for answer in answers_of(row)] for row in rows]
+        different = list(dict.fromkeys(chain.from_iterable(chain.from_iterable(texts))))
+        tokens = dict(zip(different, self._tokens(different), strict=True))
         encoded = []
-        for row in rows:
-            opening, own = self._started(row, next(tokens)), []
-            for answer in answers_of(row):
-                whole = self._started(row, next(tokens))
+        for row, pairs in zip(rows, texts, strict=True):
+            own = []
+            for answer, pair in zip(answers_of(row), pairs, strict=True):
+                opening, whole = (self._started(row, tokens[text]) for text in pair)
                 length = max(1, shared(opening, whole))  # an answer begins where the prompt's own tokens differ
                 own.append(labelled(row["question"], answer, whole, length, self.max_length))
             encoded.append(own)
         return encoded
 
-    def _texts(self, row: Row, answers: Sequence[str]) -> list[str]:
-        """Everything before the answer, and the same with each answer."""
-        opening, space = self._opening(row), " " if "begun" in row else self.around.space
+    def _texts(self, row: Row, answer: str) -> tuple[str, str]:
+        """Everything before an answer, and the same with the answer."""
         if "raw" in row:
-            return [opening, *(opening + self.ended(answer, True) for answer in answers)]
-        return [opening, *(opening + self.ended(space + answer.strip()) for answer in answers)]
+            return row["question"], row["question"] + self.ended(answer, True)
+        turns = self._with_system(turns_before(row))
+        if "begun" in row:
+            opening = self._turn(turns, ANSWER)[0] + row["begun"]
+            return opening, opening + self.ended(f" {answer.strip()}")
+        opening, said = self._turn(turns, answer)
+        return opening, opening + said
 
-    def _opening(self, row: Row) -> str:
-        """Everything before the answer."""
-        if "raw" in row:
-            return str(row["question"])
-        turns = [*row.get("before", []), {"role": "user", "content": row["question"], **row.get("columns", {})}]
-        return self._render(self._with_system(turns), True) + str(row.get("begun", ""))
+    def _turn(self, turns: Turns, answer: str) -> tuple[str, str]:
+        """Everything before an answer, and the answer with its thought and its end mark, as the template writes them.
 
-    def _with_system(self, turns: Turns) -> list[dict[str, str]]:
+        A thought that the template leaves out follows the beginning of one at the end of the prompt, if it has that.
+        """
+        answer, opening = self.bare(answer.strip()), self._render(turns, True)
+        if not self.chat:
+            return opening, self.space + answer + self.around.mark
+        thought, words = thought_of(answer)
+        whole = self._render([*turns, {"role": "assistant", "content": answer}], False)
+        head = whole.removesuffix(words + self.around.tail)
+        start = head[: shared(opening, head)]
+        if head == whole or thought not in head[len(start) :]:
+            return opening, self._gone_on(opening, thought, words, turns)
+        if not thought:  # an empty one belongs to the prompt, white space to the answer
+            start = opening if head.startswith(opening) and not head.removeprefix(opening).strip() else head
+        return start, (head + words)[len(start) :] + self.around.mark
+
+    def _gone_on(self, opening: str, thought: str, words: str, turns: Turns) -> str:
+        """An answer whose thought the template leaves out, as the model says it after a prompt that begins one."""
+        if thought and opening.rstrip().endswith(OPEN):
+            close = f"\n{CLOSE}\n\n" if opening.endswith("\n") else CLOSE
+            return thought + close + words + self.around.mark
+        raise UserError(
+            f"The chat template of '{self.tokenizer.name_or_path}' leaves out a part of the answer to "
+            f"'{turns[-1]['content'][:60]}'{' (its thought)' if thought else ''}: take it out of the row, set "
+            "`data.chat_template_kwargs`, or give a `data.prompt_template`."
+        )
+
+    def _with_system(self, turns: Turns) -> list[Row]:
         own = [] if self.system_prompt is None else [{"role": "system", "content": self.system_prompt}]
         return [*([] if turns and turns[0]["role"] == "system" else own), *turns]
 
     def _render(self, turns: Turns, answer_follows: bool) -> str:
         if not self.chat:
-            return "".join(self._plain(turn) for turn in turns)
+            nexts = [*(turn["role"] for turn in turns[1:]), "assistant"]
+            return "".join(self._plain(*pair) for pair in zip(turns, nexts, strict=True))
         remedy = "set `data.system_prompt` to null, mend the messages, or give a `data.prompt_template`"
-        text = rendered(self.tokenizer, turns, answer_follows, self.date_string, remedy)
-        return text + self.around.lead if answer_follows else text
+        given = [self._message(turn) for turn in turns]
+        return rendered(self.tokenizer, given, answer_follows, self.told, remedy)
 
-    def _plain(self, turn: dict[str, str]) -> str:
-        content = turn["content"]
-        if turn["role"] == "user":
+    def _plain(self, turn: Row, then: str) -> str:
+        content = turn["content"] or (json.dumps(turn["tool_calls"]) if "tool_calls" in turn else "")
+        if turn["role"] == "user" and then != "user":
             filled = {**turn, "{question}": content}
             return PLACE.sub(lambda place: filled.get(place[0], place[0]), self.template)
         if turn["role"] == "assistant":
             return f"{self.space}{self.ended(content.strip())}\n"
-        return f"{content.strip()}\n\n"
+        return f"{content.strip()}\n\n" if content.strip() else ""
 
-    def _tokens(self, texts: list[str]) -> list[list[int]]:
-        return list(self.tokenizer(texts, add_special_tokens=False)["input_ids"])
+    def _message(self, turn: Row) -> Row:
+        """A turn as the chat template reads it, with its thought as a field where it reads one."""
+        message = {name: x for name, x in turn.items() if name != "weight"}
+        if turn["role"] == "assistant" and CLOSE in turn["content"] and self._reads_thoughts:
+            thought, message["content"] = thought_of(turn["content"])
+            message |= {"reasoning_content": thought, "thinking": thought} if thought else {}  # `thinking` is gpt-oss'
+        return message
+
+    @cached_property
+    def _reads_thoughts(self) -> bool:
+        """Whether the chat template reads a thought from a field of its own."""
+        turns = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": ANSWER}]
+        turns[1] |= {"reasoning_content": THOUGHT, "thinking": THOUGHT}
+        return THOUGHT in rendered(self.tokenizer, turns, False, self.told)
+
+    def _tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        return list(self.tokenizer(list(texts), add_special_tokens=False)["input_ids"])
 
     def _started(self, row: Row, ids: list[int]) -> list[int]:
         """Tokens with the first one, unless they have it or the chat template decides."""

@@ -107,7 +107,9 @@ class RWKU(TextDataModule):
     def make_encoder(self) -> Encoder:
         """Questions go through the tokenizer's chat template, or stand as they are where it has none."""
         template = None if self.tokenizer.chat_template else "{question}"
-        return RowEncoder(self.tokenizer, self.system_prompt, template, max_length=None)
+        return RowEncoder(
+            self.tokenizer, self.system_prompt, template, max_length=None, template_options=self.chat_template_kwargs
+        )
 
     def _pieces(self, rows: Rows) -> list[Row]:
         """Texts as documents."""

@@ -1,11 +1,13 @@
 """Encoders: how questions and answers become tokens; the plain one takes text as it is."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from ofmu_pl.data.encoded import OTHER_ANSWERS, Encoded, Row, answers_of, labelled, piece, shared
 from ofmu_pl.data.tokenizers import ANSWER, Around, Tokenizer, around_answers, special_ids, tokenizer_hash
+from ofmu_pl.data.turns import CLOSE, OPEN
 
 
 class Encoder(ABC):
@@ -13,6 +15,8 @@ class Encoder(ABC):
 
     tokenizer: Tokenizer
     date_string: str | None = None
+    told: Mapping[str, Any] = {}
+    """What the chat template is told beside the turns: ``date_string``, and perhaps ``enable_thinking``."""
     chat: bool = False
     """Whether questions and answers go through the tokenizer's chat template."""
     space: str = ""
@@ -24,8 +28,8 @@ class Encoder(ABC):
     def around(self) -> Around:
         """What is written around an answer."""
         if self.chat:
-            return around_answers(self.tokenizer, self.date_string)
-        return Around("", "", self.space, self.tokenizer.eos_token or "")
+            return around_answers(self.tokenizer, self.told)
+        return Around("", "", self.tokenizer.eos_token or "", "")
 
     @cached_property
     def mark(self) -> list[int]:
@@ -45,12 +49,43 @@ class Encoder(ABC):
         return {self.tokenizer.eos_token_id, *(special_ids(self.tokenizer) & set(self.mark[-1:]))} - {None}
 
     def ended(self, answer: str, raw: bool = False) -> str:
-        """An answer with its end mark, once: rows that were formatted before have one already."""
-        end, text = self.tokenizer.eos_token or "", answer.rstrip()
-        mark = next((x for x in (self.around.mark, end) if x and text.endswith(x)), None)
+        """An answer with its end mark, once."""
+        bare = self.bare(answer)
         if raw:
-            return answer + end if mark is None else text
-        return (answer if mark is None else text.removesuffix(mark).rstrip()) + self.around.mark
+            return answer + (self.tokenizer.eos_token or "") if bare == answer else answer.rstrip()
+        return bare + self.around.mark
+
+    def bare(self, answer: str) -> str:
+        """An answer without an end mark, which rows have that were formatted before."""
+        end, text = self.tokenizer.eos_token, answer.rstrip()
+        mark = next((x for x in (self.around.mark, end) if x and text.endswith(x)), None)
+        return answer if mark is None else text.removesuffix(mark).rstrip()
+
+    @cached_property
+    def written(self) -> list[str]:
+        """What is written around thoughts, and not said."""
+        return [OPEN, CLOSE]
+
+    @cached_property
+    def _special(self) -> list[str]:
+        """Special tokens that are no words: the tokenizer's own, and those that the chat template writes."""
+        texts = "".join([*self.around, *self.written])
+        known = {**dict.fromkeys(self.tokenizer.all_special_tokens), **self.tokenizer.get_added_vocab()}
+        own = self.tokenizer.special_tokens_map.values()
+        return [token for token in known if token.strip() and (token in own or token in texts)]
+
+    def said(self, tokens: Sequence[int]) -> str:
+        """What a model says, by its tokens."""
+        return self.words(self.tokenizer.decode(list(tokens), skip_special_tokens=False))
+
+    def words(self, text: str) -> str:
+        """A text as it is compared: thought and answer in two paragraphs, without what is ``written`` around them."""
+        for mark in self.written:
+            if mark in text:
+                text = "\n\n".join(filter(None, map(str.strip, text.split(mark))))
+        for token in self._special:
+            text = text.replace(token, "")
+        return text
 
     @abstractmethod
     def prompt(self, question: str) -> list[int]:
@@ -71,6 +106,10 @@ class Encoder(ABC):
         for row in rows:
             alone.append({key: value for key, value in row.items() if key not in OTHER_ANSWERS})
         return [encoded[0] for encoded in self.encode_rows(alone)]
+
+    def trained_as(self, row: Row) -> list[Row]:
+        """The rows that a row is trained as."""
+        return [row]
 
     def row_prompt(self, row: Row) -> list[int]:
         """Tokens up to the answer of a row."""

@@ -31,6 +31,7 @@ class TextDataModule(PairedDataModule):
         tokenizer: Hub id or folder; the command line takes it from the network. In Python also a tokenizer itself,
             which is copied.
         system_prompt: Content of a system turn before each question; ``null``: none.
+        chat_template_kwargs: What the chat template is told beside the turns: ``{enable_thinking: false}``.
         max_length: Longer conversations are cut; ``null``: never.
         allow_cut: Go on although rows that must be forgotten are cut, so that their ends are neither unlearned nor
             measured.
@@ -61,6 +62,8 @@ class TextDataModule(PairedDataModule):
     """Whether every evaluation set is looked at token by token and asked for answers, not the forget side alone."""
     rows_per_author: ClassVar[int] = 1
     """Number of forget rows, one after another, about one author, that may say something of each other."""
+    prompt_template: str | None = None
+    """How a question is put instead of by the tokenizer's chat template; ``None``: by that."""
     eval_rows: int | None = None
     """Most retain rows that are evaluated; ``None``: all."""
     length_argument: ClassVar[str] = "max_length"
@@ -70,6 +73,7 @@ class TextDataModule(PairedDataModule):
         self,
         tokenizer: str | None = None,
         system_prompt: str | None = None,
+        chat_template_kwargs: dict[str, Any] | None = None,
         max_length: int | None = 512,
         allow_cut: bool = False,
         **kwargs: Any,
@@ -77,6 +81,7 @@ class TextDataModule(PairedDataModule):
         super().__init__(**kwargs)
         check_range(1, whole=True, max_length=max_length)
         self.tokenizer_source, self.system_prompt = tokenizer, system_prompt
+        self.chat_template_kwargs = chat_template_kwargs
         self.max_length, self.allow_cut = max_length, allow_cut
         self.left_out: dict[str, int] = {}
         self._encoded: dict[str, list[Encoded]] = {}
@@ -183,7 +188,10 @@ class TextDataModule(PairedDataModule):
 
     def make_encoder(self) -> Encoder:
         """Make what turns rows into tokens: by the tokenizer's chat template, or a plain one where it has none."""
-        return RowEncoder(self.tokenizer, self.system_prompt, max_length=self.max_length)
+        most, told = self.max_length, self.chat_template_kwargs
+        return RowEncoder(
+            self.tokenizer, self.system_prompt, self.prompt_template, max_length=most, template_options=told
+        )
 
     def encode(self, row: Row) -> Encoded:
         """Tokens and labels of a training row."""

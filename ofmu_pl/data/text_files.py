@@ -10,10 +10,11 @@ from ofmu_pl.data.alternatives import REFUSALS, other_answers, with_refusals
 from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import Rows, Source, read_source
-from ofmu_pl.data.own_rows import Side, chosen_rows, form_of, refuse_overlap, sound_rows, turns_of
+from ofmu_pl.data.own_rows import Side, chosen_rows, form_of, refuse_overlap, sound_rows
 from ofmu_pl.data.pieces import pieces, shared_run
-from ofmu_pl.data.row_encoder import PLACE, RowEncoder
+from ofmu_pl.data.row_encoder import PLACE
 from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.data.turns import turns_of
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.sets import HOLDOUT
 
@@ -113,10 +114,6 @@ class TextFiles(TextDataModule):
             sets["forget_paraphrased"] = [{**row, "question": row["paraphrased_question"]} for row in sets["forget"]]
         return splits, sets
 
-    def make_encoder(self) -> RowEncoder:
-        """Turns rows of every form into tokens."""
-        return RowEncoder(self.tokenizer, self.system_prompt, self.prompt_template, max_length=self.max_length)
-
     @property
     def remark(self) -> str | None:
         """What of the rows is not seen, and what cannot be told without holdout rows; ``None``: neither."""
@@ -159,17 +156,21 @@ class TextFiles(TextDataModule):
             for told in {"answer", self.columns.get("answer")}:
                 if f"{{{told}}}" in places:
                     raise UserError(f"`{{{told}}}` in `data.prompt_template` would tell the answer: take it out.")
-            return Side(name, rows, form, [[row] for row in sound_rows(rows, form, places)])
+            found = sound_rows(rows, form, places)
+            if self.tokenizer_source is None or all(len(turns_of(row)) == 1 for row in found):
+                return Side(name, rows, form, [[row] for row in found])
+            self.tokenizer = self.make_tokenizer()
+            return Side(name, rows, form, list(map(self.make_encoder().trained_as, found)))
         texts = [row.get("text") for row in rows.rows]
         rows = rows.part(i for i, x in enumerate(texts) if not isinstance(x, str) or x.strip())  # corpora have blanks
         if not rows.rows:
             raise UserError(f"Every text of '{rows.source}' is empty: give `{rows.option}` texts with words.")
         sound = [text for (text,) in rows.texts("text")]
-        found = pieces(self.make_tokenizer(), sound, self.max_length)
-        for i, own in enumerate(found):
+        parts = pieces(self.make_tokenizer(), sound, self.max_length)
+        for i, own in enumerate(parts):
             if len(own[0]["tokens"]) < 2:
                 raise UserError(f"{rows.place(i)} has one token, which teaches nothing: remove it or join it to more.")
-        return Side(name, rows, form, found)
+        return Side(name, rows, form, parts)
 
 
 def _keep_apart(one: Side, other: Side, why: str) -> None:

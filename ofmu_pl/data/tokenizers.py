@@ -3,7 +3,7 @@
 import copy
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
@@ -17,7 +17,7 @@ from ofmu_pl.support.hub import local_folder, offline
 from ofmu_pl.support.limits import within
 
 Tokenizer: TypeAlias = PreTrainedTokenizerBase
-Turns = Sequence[dict[str, str]]
+Turns = Sequence[dict[str, Any]]
 ANSWER = "An answer."  # stands for any answer, to see what a template writes around it
 _TODAY = re.compile(r"""strftime_now\(\s*(?:'([^']*)'|"([^"]*)")\s*\)""")
 
@@ -66,9 +66,9 @@ def _read(source: str) -> Tokenizer:
         ) from error
 
 
-def rendered(tokenizer: Tokenizer, turns: Turns, answers: bool, date: str | None, remedy: str) -> str:
-    """Turns as the tokenizer's chat template writes them; ``date`` stands for today where it asks with a format."""
-    how = {"add_generation_prompt": answers, "tokenize": False, "date_string": date}
+def rendered(tokenizer: Tokenizer, turns: Turns, answers: bool, told: Mapping[str, Any], remedy: str = "") -> str:
+    """Turns as the tokenizer's chat template writes them; what it is ``told`` has a ``date_string``, for today."""
+    how, date = {**told, "add_generation_prompt": answers, "tokenize": False}, told["date_string"]
     try:
         template = _TODAY.sub(lambda found: repr(_dated(date, found[1] or found[2])), tokenizer.get_chat_template())
         with within("The template"):
@@ -76,7 +76,8 @@ def rendered(tokenizer: Tokenizer, turns: Turns, answers: bool, date: str | None
     except Exception as error:  # a template is a program of others, which fails as it likes
         roles = ", ".join(turn["role"] for turn in turns)
         raise UserError(
-            f"The chat template of '{tokenizer.name_or_path}' refuses the roles {roles} ({error}): {remedy}."
+            f"The chat template of '{tokenizer.name_or_path}' refuses the roles {roles} ({error}) of what ends "
+            f"with '{str(turns[-1]['content'])[:60]}': {remedy}."
         ) from error
 
 
@@ -91,36 +92,32 @@ class Around(NamedTuple):
     """What a chat template writes around an answer.
 
     Attributes:
-        opening: All that is before it, for a question that stands for any.
-        lead: The end of the prompt that the template writes only with an answer (an empty thought).
-        space: White space before the answer, which belongs to the answer's first token.
+        opening: The prompt, for a question that stands for any.
+        before: All that stands before the answer, which may be more than the prompt (an empty thought), or less.
         mark: What ends the answer: up to the first special token, for the rest belongs to the next turn. The
             tokenizer's end token where the template writes nothing.
+        tail: All that stands after an answer that is the last turn.
     """
 
     opening: str
-    lead: str
-    space: str
+    before: str
     mark: str
+    tail: str
 
 
-def around_answers(tokenizer: Tokenizer, date: str | None) -> Around:
+def around_answers(tokenizer: Tokenizer, told: Mapping[str, Any]) -> Around:
     """What a tokenizer's chat template writes around answers; nothing but an end token where it refuses a question."""
-    asked = [{"role": "user", "content": "Who?"}]
-    end = tokenizer.eos_token or ""
-    try:
-        opening = rendered(tokenizer, asked, True, date, "")
-        whole = rendered(tokenizer, [*asked, {"role": "assistant", "content": ANSWER}], False, date, "")
-    except UserError:  # raised again with the first row
-        return Around("", "", "", end)
+    asked = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": ANSWER}]
+    opening = whole = ""
+    with suppress(UserError):  # raised again with the first row
+        opening, whole = (rendered(tokenizer, asked[:n], n == 1, told) for n in (1, 2))
     before, found, after = whole.rpartition(ANSWER)
-    if not found:  # as where a template leaves single turns out
-        return Around(opening, "", "", end)
+    end = tokenizer.eos_token or ""
+    if not found:
+        return Around("", "", end, "")
     known = (*tokenizer.all_special_tokens, *tokenizer.get_added_vocab())
     ends = [after.index(token) + len(token) for token in known if token.strip() and token in after]
-    more = before.removeprefix(opening) if before.startswith(opening) else ""
-    lead, space = (more, "") if more.strip() else ("", more)
-    return Around(opening, lead, space, after[: min(ends)] if ends else after.rstrip() or end)
+    return Around(opening, before, after[: min(ends)] if ends else after.rstrip() or end, after)
 
 
 def refuse_other_tokens(kind: str, source: str, encoder: Any, template: bool = True) -> None:
@@ -129,11 +126,11 @@ def refuse_other_tokens(kind: str, source: str, encoder: Any, template: bool = T
         theirs = load_tokenizer(source)
     except UserError:
         return
-    written = encoder.around.opening + encoder.around.mark if template else ""
+    written = encoder.around.before + encoder.around.mark if template else ""
     asked = template and encoder.chat and theirs.chat_template
     if _read_by(encoder.tokenizer, written) != _read_by(theirs, written):
         differs = "tokenizer"
-    elif asked and around_answers(theirs, encoder.date_string) != encoder.around:
+    elif asked and around_answers(theirs, encoder.told) != encoder.around:
         differs = "chat template"
     else:
         return

@@ -105,7 +105,7 @@ def score_rows(
             question.generates |= generates
     with evaluating(model), together(model, one_token(model)):
         answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
-    shares = gathered({name: _collect(part, decode) for name, part in parts.items()})
+    shares = gathered({name: _collect(part, encoder) for name, part in parts.items()})
     scores = {}
     for name in sets:
         scores[name] = SetScores.merge([share[name] for share in shares])
@@ -179,7 +179,7 @@ def _ask(
     return questions[_parted(encoded[0])[0]], answers
 
 
-def _collect(part: _Set, decode: Callable[[list[int]], str]) -> SetScores:
+def _collect(part: _Set, encoder: Encoder) -> SetScores:
     """Put a set's scores together from those of its answers."""
     right, paraphrased, wrong = [], [], []
     for row, answers in zip(part.rows, part.answers, strict=True):
@@ -190,7 +190,7 @@ def _collect(part: _Set, decode: Callable[[list[int]], str]) -> SetScores:
         wrong.append(losses[n:])
     more: dict[str, np.ndarray] = {}
     if part.generates:
-        more |= _said(part.rows, [question.said for question in part.asked], decode)
+        more |= _said(part.rows, [question.said for question in part.asked], encoder)
     if part.detailed and part.rows:
         for key in part.answers[0][0].details:
             more[key] = np.array([answers[0].details[key] for answers in part.answers], dtype=np.float64)
@@ -204,12 +204,12 @@ def _collect(part: _Set, decode: Callable[[list[int]], str]) -> SetScores:
     )
 
 
-def _said(rows: Sequence[Row], said: Sequence[list[int]], decode: Callable[[list[int]], str]) -> dict[str, np.ndarray]:
+def _said(rows: Sequence[Row], said: Sequence[list[int]], encoder: Encoder) -> dict[str, np.ndarray]:
     """What the model said, and how much of each answer that is."""
-    answers, texts = [row["answer"] for row in rows], [decode(tokens).strip() for tokens in said]
+    answers, texts = [encoder.words(row["answer"]) for row in rows], [encoder.said(tokens).strip() for tokens in said]
     counted, found = texts, {}
     if rows and "counts" in rows[0]:
-        counted = [_counted(decode, *pair) for pair in zip(said, rows, strict=True)]
+        counted = [_counted(encoder, *pair) for pair in zip(said, rows, strict=True)]
         found["rouge_f1"] = rouge_l_f1(answers, counted)
         found["rouge_words"] = rouge_l_recall_of_words(answers, counted)
     pairs = zip(answers, texts, strict=True)
@@ -227,9 +227,9 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFC", text).strip().lower()
 
 
-def _counted(decode: Callable[[list[int]], str], said: list[int], row: Row) -> str:
+def _counted(encoder: Encoder, said: list[int], row: Row) -> str:
     """What of a generation counts, where the row says so: its first tokens, up to certain texts."""
-    text = decode(said[: row["counts"]["tokens"]])
+    text = encoder.said(said[: row["counts"]["tokens"]])
     for end in row["counts"]["before"]:
         text = text.split(end)[0]
     return text

@@ -54,11 +54,14 @@ def test_template_hash_changes_with_what_changes_tokens(authors):
     assert RowEncoder(authors.tokenizer, date_string="1 Jan 2025").template_hash != base
 
 
+SAID = "{% for m in messages %}{{ m.content }}{% endfor %}"
+
+
 def test_a_template_with_a_date_gets_the_fixed_one(authors):
     tokenizer = copy.deepcopy(authors.tokenizer)
-    tokenizer.chat_template = "{{ date_string }}: {{ messages[0].content }}"
+    tokenizer.chat_template = f"{{{{ date_string }}}}: {SAID}"
     assert tokenizer.decode(RowEncoder(tokenizer).prompt("q")) == "10 Apr 2025: q"
-    tokenizer.chat_template = "{{ strftime_now('%d (%b)') }}: {{ messages[0].content }}"
+    tokenizer.chat_template = f"{{{{ strftime_now('%d (%b)') }}}}: {SAID}"
     assert tokenizer.decode(RowEncoder(tokenizer).prompt("q")) == "10 (Apr): q"
     assert tokenizer.decode(RowEncoder(tokenizer, date_string="today").prompt("q")) == "today: q"
 
@@ -70,9 +73,7 @@ def test_an_answer_without_tokens_is_refused(authors):
         RowEncoder(authors.tokenizer, max_length=8).encode("Who was it that wrote this?", "Nobody.")
 
 
-NO_SYSTEM = (
-    "{% if messages[0].role == 'system' %}{{ raise_exception('No system role') }}{% endif %}{{ messages[0].content }}"
-)
+NO_SYSTEM = f"{{% if messages[0].role == 'system' %}}{{{{ raise_exception('No system role') }}}}{{% endif %}}{SAID}"
 
 
 def test_a_template_that_refuses_the_turns_says_so_in_a_sentence(authors):

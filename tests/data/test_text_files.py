@@ -478,7 +478,7 @@ BAD = {
     "no form": ({"forget": [{"q": "Who?", "a": "I."}]}, " q, a "),
     "mixed forms": ({"forget": [FORGET[0], {"text": "It."}]}, "Row 1 .* 'text'.* 'question'"),
     "holdout of another form": ({"holdout": [{"text": "It is."}]}, "holdout .*'text', .*forget .*'question'"),
-    "the user's last word": ({"forget": [messages("user")]}, "Row 0 .*roles user:"),
+    "the user's last word": ({"forget": [messages("user")]}, "Row 0 .*roles user,"),
     "wrong answers differ": (
         {"forget": [{**row, "perturbed_answer": ["x"] * n} for n, row in enumerate(FORGET, start=1)]},
         "Row 1 .* 2 .*'perturbed_answer'",

@@ -39,6 +39,7 @@ class Letters(Encoder):
 
     stops = ()
     template_hash = "letters"
+    written = _special = ()
     most: int | None = None
     """Letters of an answer after which it is cut."""
 

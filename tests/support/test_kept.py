@@ -149,7 +149,7 @@ def test_every_input_of_a_score_is_in_its_key(text, cache, monkeypatch, make):
     assert kept() == 6
     monkeypatch.setattr(model, "active_adapter", "other", raising=False)
     assert kept() == 7
-    monkeypatch.setattr(data.encoder, "around", data.encoder.around._replace(opening="Today is another day."))
+    monkeypatch.setattr(data.encoder, "around", data.encoder.around._replace(before="Today is another day."))
     assert kept() == 8
     monkeypatch.setattr(type(model), "__module__", __name__)  # a subclass of the user's own, with a forward of its own
     assert kept() == 9
