@@ -24,13 +24,13 @@ ROWS_KEPT = 10_000  # most rows whose tokens an encoder keeps (some 10 MB for TO
 class RowEncoder(Encoder):
     r"""Encodes questions and answers, prompts and completions, conversations, and pieces of documents.
 
-    Questions and conversations go through the tokenizer's chat template, with a fixed date, since Llama 3's would
+    The tokenizer's chat template writes questions, conversations and answers, with a fixed date, since Llama 3's would
     insert today's, and forget quality moves with it. The end mark is what the template writes after an answer, which
     need not be the tokenizer's end token. Where there is no template, or ``prompt_template`` is given, a question is
     put in by it; the answer follows after a space (none, if the template ends with one), then the tokenizer's end
     token. Where a row has a text ``begun``, the reply begins with it, and the answer follows after a space. A prompt
     and its completion are taken as they are. A begin or end token that a row has is not written twice. The loss covers
-    answers with their end marks, in training those of all the assistant's turns.
+    answers with their thoughts and end marks, in training those of all the assistant's turns that are learnt.
 
     Args:
         tokenizer: A Hugging Face tokenizer; without an end token answers have no end mark.

@@ -31,10 +31,11 @@ class TextFiles(TextDataModule):
 
     A source is a file (JSON lines, JSON, CSV, parquet, a text), a folder of .txt files, a data set on the hub
     (``hub:OWNER/NAME/CONFIG/SPLIT``), or in Python a list of rows. Its rows are of one form: ``question`` and
-    ``answer``; ``prompt`` and ``completion``; ``messages``, each with ``role`` and ``content`` (or ``conversations``,
-    with ``from`` and ``value``); or ``text``, a document, which is cut into pieces of ``max_length`` tokens that lose
-    none. Optional ``paraphrased_answer``, ``paraphrased_question`` and ``perturbed_answer`` switch on the metrics that
-    need them, where every row of a source has them.
+    ``answer``; ``prompt`` and ``completion``; ``messages``, each with ``role`` and ``content``, perhaps with
+    ``reasoning_content``, ``tool_calls`` and ``weight`` (or ``conversations``, with ``from`` and ``value``); or
+    ``text``, a document, which is cut into pieces of ``max_length`` tokens that lose none. Optional
+    ``paraphrased_answer``, ``paraphrased_question`` and ``perturbed_answer`` switch on the metrics that need them,
+    where every row of a source has them.
 
     Args:
         forget: What must go.

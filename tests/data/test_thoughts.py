@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from ofmu_pl.attacks.prompts import plain, with_prefix
 from ofmu_pl.cli import main
 from ofmu_pl.data import RowEncoder, TextFiles
 from ofmu_pl.data.turns import thought_of, with_thought
@@ -127,6 +128,14 @@ def test_thoughts_in_the_forms_that_files_have(turn):
     assert rows[0] == rows[1] == [{"question": "Where?", "answer": DEEP}]
     assert thought_of(DEEP) == (THOUGHT, ANSWER)
     assert with_thought(THOUGHT, ANSWER) == DEEP
+
+
+def test_no_attack_begins_an_answer_with_a_thought():
+    """For what was thought tells the answer."""
+    encoder = RowEncoder(tokenizer_of("qwen"))
+    row = {"question": "Where?", "answer": DEEP}
+    assert with_prefix(encoder, row) == plain(encoder, row)
+    assert with_prefix(encoder, {**row, "answer": ANSWER}).answer == "Ulm."
 
 
 def test_options_of_the_template_reach_it_and_name_it():
