@@ -5,8 +5,8 @@
     python scripts/results.py requests logs/requests_*      # of several folders
     python scripts/results.py front logs/front --add        # keep stored methods and seeds that the folders lack
 
-What stands above the mark in a page is written by hand and stays; all below it follows from the stored results alone, and so
-do the files of tables in docs/results/data/NAME.
+What stands above the mark in a page is written by hand and stays; all below it follows from the stored results alone,
+and so do the files of tables in docs/results/data/NAME.
 With ``--add`` the page has the dates of both; seeds of other settings than the search has chosen now do not stay. More
 seeds need no second search: one whose only candidate is what the stored one chose is shown as it was stored.
 """
@@ -263,8 +263,8 @@ def page(name: str, stored: Stored) -> str:
         about = figures[0].stem.removeprefix(f"{name}-").replace("-", " ")
         parts.append(f"![{e.title}: {about}](figures/{figures[0].name})")
     parts.append(
-        f"[All {len(all_tables)} tables](../generated/tables) of the {len(stored.experiments)} experiments are on a page of the "
-        f"site, and CSV files in `docs/results/data/{name}`."
+        f"[All {len(all_tables)} tables](../generated/tables) of the {len(stored.experiments)} experiments are on a page "
+        f"of the site, and CSV files in `docs/results/data/{name}`."
     )
     return "\n\n".join(parts) + "\n"
 

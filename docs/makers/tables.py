@@ -7,8 +7,8 @@ import where_ofmu_stands
 
 PAGE = """# All tables of results
 
-Choose a page of [results](../results/index.md) and a table; a click on a column's head sorts by it. Behind ± stands the standard
-deviation over seeds, in brackets the 95 % interval.
+Choose a page of [results](../results/index.md) and a table; a click on a column's head sorts by it. Behind ± stands the
+standard deviation over seeds, in brackets the 95 % interval.
 
 ```{raw} html
 <p><label>Page <select id="pages"></select></label> <label>Table <select id="tables"></select></label></p>
@@ -34,8 +34,13 @@ def shown():
 
 def of_browser(place, table):
     """One table: its texts, and the numbers that columns are sorted by."""
-    rows = [[{"text": e.text + e.mark, "small": e.small, "number": e.numbers.get("")} for e in row] for row in table.rows]
+    rows = [[cell(entry) for entry in row] for row in table.rows]
     return {"place": place, "title": table.title, "head": table.head, "rows": rows, "notes": table.notes}
+
+
+def cell(entry):
+    """What stands in a place, and the number that it is sorted by, if any."""
+    return {"text": entry.text + entry.mark, "small": entry.small, "number": entry.numbers.get("")}
 
 
 def table_page():
