@@ -26,7 +26,6 @@ from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.steps import settle
 from ofmu_pl.data import TOFU
 from ofmu_pl.losses import ceiling
-from ofmu_pl.modules.scrutiny import SETTLED_SAMPLES
 from ofmu_pl.modules.steppers import INNER_BETAS
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.files import read_json, write_json
@@ -101,9 +100,8 @@ def measure(name: str, args: argparse.Namespace) -> list[dict[str, Any]]:
             "L_f": case[0][0]().item(),
             "before": compare(parts(engine, *case), exact),
         }
-        few = partial(loss, number=iterations, rows=SETTLED_SAMPLES)
         work = engine.gradient_evaluations
-        found = settle(engine, few("forget"), few("retain"), BETA, FLOOR)
+        found = settle(engine, *case)
         row |= {
             "settling": engine.gradient_evaluations - work,
             "disagreement": [found.decorrelation, found.penalty],

@@ -60,9 +60,9 @@ class OFMU(UnlearningModule):
         outer_at: Where the outer gradient is taken: at the ``end`` of the ascents (theta_in, the paper's), or at their
             ``start`` (theta), so that the descent does not take back what its own iteration's ascents have done.
         engine: ``autograd`` (exact) or ``finite_difference`` (first-order gradients only: half the time, a fifteenth of
-            the memory, any attention kernel). Its steps are checked on 4 samples in iterations 0, 1, 4, 16, 64 ... of
-            second order, and sought anew where two of them disagree; a part that stays noise is left out with a
-            warning.
+            the memory, any attention kernel). Its steps are checked in iterations 0, 1, 4, 16, 64 ... of second
+            order, on their batches, and sought anew where two disagree by more than .2; a part for which none agree is
+            left out with a warning.
         stationarity_tol: Stop once |grad Phi| is at most this (Algorithm 1's criterion), in iterations of second order;
             ``null``: run all iterations.
         safeguards: Bounds on the parts of an iteration.

@@ -1,4 +1,4 @@
-"""Checks, each on a few samples, of whether OFMU's engine gives right derivatives of the network at hand."""
+"""Checks of whether OFMU's engine gives right derivatives of the network at hand."""
 
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
@@ -12,16 +12,13 @@ from ofmu_pl.core.vectors import zeros_like
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
 from ofmu_pl.networks.base import Batch
 
-SETTLED_SAMPLES = 4
-"""Samples of each split on which the steps of differences are checked."""
-
 
 class Scrutiny:
     """Checks an engine's numbers before they are used, and remembers what it has found.
 
     Once, and again after a resume, it refuses what the engine cannot differentiate (``core.calls``), or warns. In
-    iterations 0, 1, 4, 16, 64 ... of those with higher derivatives it sets steps at which differences agree
-    (``core.steps``). A part that no steps make agree is left out until the next check.
+    iterations 0, 1, 4, 16, 64 ... of those with higher derivatives it sets steps at which differences agree on the
+    batches of the outer step (``core.steps``). A part that no steps make agree to .2 is left out until the next check.
 
     Args:
         beta: Weight of the similarity.
@@ -66,13 +63,8 @@ class Scrutiny:
             return {}
         scalars: dict[str, float] = {}
         if isinstance(engine, FiniteDifference) and _is_looked_at(self.used):
-            forget, retain = batch["forget"][-1], batch["retain"][-1]
-            few = _first(method, forget, SETTLED_SAMPLES)
-            before = engine.gradient_evaluations
-            pair = method.loss(few), method.loss(_first(method, retain, SETTLED_SAMPLES))
+            pair = method.loss(batch["forget"][-1]), method.loss(batch["retain"][-1])
             scalars = self._settle(engine, *pair, penalised=penalised)
-            share = len(next(iter(few.values()))) / len(next(iter(forget.values())))
-            engine.gradient_evaluations = before + share * (engine.gradient_evaluations - before)
         self.used += 1
         self.reached = max(self.reached, self.order)
         return scalars
@@ -117,8 +109,7 @@ class Scrutiny:
                 f"run goes on without {what} until two agree: set model.engine autograd, or {remedy}."
             )
         self.order, self._steps = found.order, (engine.step, engine.field_step)
-        of = f"disagreement_of_{SETTLED_SAMPLES}_rows"  # of other rows it may be several times as large
-        return {f"{of}/decorrelation": found.decorrelation, f"{of}/penalty": found.penalty}
+        return {"disagreement/decorrelation": found.decorrelation, "disagreement/penalty": found.penalty}
 
 
 def _require_third(engine: Engine, loss: Loss) -> None:

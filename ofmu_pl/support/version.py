@@ -3,7 +3,7 @@
 import hashlib
 import json
 
-RESULTS_VERSION = 21
+RESULTS_VERSION = 22
 """Add 1 in every commit after which the same inputs give other numbers.
 
 That is every change of a value in ``core``, ``losses``, ``modules`` (a method's step, its default settings), ``data``

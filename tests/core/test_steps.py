@@ -7,7 +7,7 @@ import torch
 
 from ofmu_pl.core.autograd import Autograd
 from ofmu_pl.core.finite_difference import FiniteDifference
-from ofmu_pl.core.steps import AGREED, settle
+from ofmu_pl.core.steps import AGREED, Agreement, settle
 from scripts.engine_audit import compare, parts
 from tests.helpers.cases import BETA, FLOOR, Case, mlp, tiny_llama
 
@@ -67,6 +67,11 @@ def test_steps_that_agree_are_kept():
     assert engine.gradient_evaluations == 18
     assert settle(engine, case.loss("forget"), case.loss("retain"), BETA, FLOOR, penalised=False).penalty == 0.0
     assert engine.gradient_evaluations == 18 + 6
+
+
+def test_a_part_that_is_off_by_more_than_a_fifth_is_left_out():
+    found = [Agreement(0.01, 0.19), Agreement(0.01, 0.21), Agreement(0.21, 0.0)]
+    assert [x.order for x in found] == [3, 2, 1]
 
 
 def test_what_is_found_once_is_kept_when_it_still_agrees():
