@@ -263,8 +263,8 @@ def page(name: str, stored: Stored) -> str:
         about = figures[0].stem.removeprefix(f"{name}-").replace("-", " ")
         parts.append(f"![{e.title}: {about}](figures/{figures[0].name})")
     parts.append(
-        f"[All {len(all_tables)} tables](../generated/tables) of the {len(stored.experiments)} experiments are on a page "
-        f"of the site, and CSV files in `docs/results/data/{name}`."
+        f"[All {len(all_tables)} tables](../generated/tables) of the {len(stored.experiments)} experiments are on a "
+        f"page of the site, and CSV files in `docs/results/data/{name}`."
     )
     return "\n\n".join(parts) + "\n"
 

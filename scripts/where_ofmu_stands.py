@@ -93,8 +93,8 @@ def standing() -> Table:
 def page() -> str:
     """What stands below the mark."""
     more = (
-        "What the paper's parts change, seed by seed, is on [a page of the site](../generated/tables), and in CSV files "
-        "in `docs/results/data/ofmu`."
+        "What the paper's parts change, seed by seed, is on [a page of the site](../generated/tables), and in CSV "
+        "files in `docs/results/data/ofmu`."
     )
     return f"{to_markdown(standing()).rstrip()}\n\n{more}\n"
 

@@ -16,6 +16,7 @@ from ofmu_pl.evaluation.plain import HEADINGS, KNOWN, Statement, one_sided, stat
 from ofmu_pl.evaluation.reference import Facts, Scored
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics.nearness import in_words
+from ofmu_pl.metrics.verdicts import ONE_RETRAINED
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.sets import is_probe
@@ -97,8 +98,9 @@ class Account:
     def summary(self) -> list[str]:
         """What the tests say taken together, counted and not weighed."""
         than = "by a model that was trained without them" if self.retrained else "in held-out rows"
-        near = in_words(self.after, self.before)
+        near, alone = in_words(self.after, self.before), all(r.apart is None for r in self.after.values())
         found = [one_sided(self.after, than), *self._counted(), *near, self._strongest(), self._kept()]
+        found += [ONE_RETRAINED] if self.retrained and alone else []
         return [sentence for sentence in found if sentence]
 
     def _counted(self) -> list[str]:

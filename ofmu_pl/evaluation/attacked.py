@@ -82,10 +82,9 @@ def _told(a: AttackRecord) -> Told:
     found = {model: _result(entries.get(a.found, {})) for model, entries in a.metrics.items()}
     control, second, verdict = next((m for m in CONTROLS if m in found), ""), SECOND in found, verdict_of(a)
     than = NAMES.get(control, "")
-    unless = ", unless retrained models differ by as much" if control == RETRAINED and not second else ""
     meanings = {
-        "more": f"More than on {than}: something is left{unless}.",
-        "less": f"Less than on {than}, which gives the forgetting away{unless}.",
+        "more": f"More than on {than}: something is left.",
+        "less": f"Less than on {than}, which gives the forgetting away.",
         "no": f"No difference from {than} was found{' that a second one lacks' if second else ''}.",
     }
     meaning = meanings.get(verdict) or f"It could not tell: {WHY.get(verdict, 'why is not known').format(than=than)}."

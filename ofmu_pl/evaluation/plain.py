@@ -12,7 +12,7 @@ MEANINGS: dict[Verdict, str] = {
     "less is left": "Less is left than there should be: what is avoided stands out, which can give it away.",
     "above the goal": "It lies above the goal.",
     "below the goal": "It lies below the goal.",
-    "too few": "Too few rows: whatever the number, no difference from the goal could be told from chance.",
+    "too few": "Too few rows of such values: no difference from the goal could be told from chance.",
 }
 CHANGES: dict[Change, str] = {
     "worse": "It is worse than before.",
@@ -72,6 +72,7 @@ def statements(after: Metrics, before: Metrics, retrained: Metrics) -> dict[str,
             text = r.metric.says.format(value=value, rows=rows)
             was = shown(before[name].value, r) if name in before else None
             goal = None if r.target is None else shown(r.target, r) + _whose(r, bool(retrained))
+            goal = goal if r.apart is None else f"{goal}, a second one {shown(r.apart, r)} from it"
             meaning = MEANINGS[r.verdict] if r.verdict else _untested(r)
             statement = Statement(name, text, was, goal, r.verdict, meaning)
             found.setdefault(HEADINGS.get(group, "Other tests"), []).append(statement)

@@ -8,7 +8,8 @@ from rich.table import Table
 
 from ofmu_pl.metrics.nearness import in_words
 from ofmu_pl.metrics.result import GROUPS, MetricResult
-from ofmu_pl.support.records.models import HELD_OUT, MODELS
+from ofmu_pl.metrics.verdicts import ONE_RETRAINED
+from ofmu_pl.support.records.models import HELD_OUT, MODELS, RETRAINED, SECOND
 from ofmu_pl.support.records.results import AttacksRecord
 from ofmu_pl.support.terminal import console, padding
 
@@ -76,6 +77,8 @@ def print_attacks(title: str, record: AttacksRecord) -> None:
     if shares:
         worst = max(shares, key=shares.__getitem__)
         notes.append(f"Most comes back by {worst}: {shares[worst]:z.0%} of the way to the target.")
+    if any(SECOND not in a.metrics and RETRAINED in a.metrics for a in record.attacks.values()):
+        notes.append(ONE_RETRAINED)
     notes.append("returns: 0, as the retrained model (or held-out rows); 1, as if nothing had been forgotten.")
     held_out = [HELD_OUT] if any(HELD_OUT in a.metrics for a in record.attacks.values()) else []
     models = {model: model == MODELS[0] for model in (*MODELS, *held_out)}

@@ -53,7 +53,7 @@ class TextEvaluation(Evaluation):
             that an earlier run wrote, open-unlearning's ``TOFU_EVAL.json``, or ``retrain`` for one trained as the
             configuration's ``original`` says (once; kept by content); ``null``: no forget quality, no goals from it.
         second_reference: One more retrained model, of another seed, given like ``reference`` but not as ``retrain``.
-            The distance of the unlearned model is compared with that of the two retrained models; ``null``: none.
+            What counts is then how far the unlearned model is beyond what the two differ by; ``null``: none.
         definition: How metrics are computed: ``exact``, ``open_unlearning`` (that program's numbers, quirks included,
             and its files TOFU_EVAL.json and TOFU_SUMMARY.json) or ``tofu_arithmetic`` (the truth ratio of TOFU's
             paper).
@@ -127,7 +127,12 @@ class TextEvaluation(Evaluation):
         theirs, values = (None, None) if r is None else (r.scores, r.values)
         options = {"definition": self.definition, "reference_values": values, "intervals": True}
         found = self._suite(trainer)(scores, theirs, **options)
-        return found if column == "retrained" else found | self._nearness(scores, theirs or {}, column)
+        if column == "retrained":
+            return found
+        if self.second is not None:
+            second = self._suite(trainer)(self.second.scores, theirs, **options | {"intervals": False})
+            found = {name: result.beside(second.get(name)) for name, result in found.items()}
+        return found | self._nearness(scores, theirs or {}, column)
 
     def _nearness(self, scores: Scores, retrained: Scores, column: str) -> Metrics:
         """How near the model's losses are to the retrained model's; retain rows only beside a second one's."""

@@ -17,17 +17,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ofmu_pl.metrics.bootstrap import interval
+from ofmu_pl.metrics.bootstrap import interval, testable
 
 Items = tuple[np.ndarray, ...]
 """Values of items, one array for each group of them that was drawn by itself; the sum of the groups' means counts."""
 Unit = Literal["0 to 1", "%", "nats", "bits", "p-value", "log10 p", "KS distance", "steps", "score", "cosine"]
-STORED, JUDGED = ("value", "n", "target", "definition", "interval"), ("verdict", "change")
+STORED, JUDGED = ("value", "n", "target", "definition", "interval"), ("apart", "verdict", "change")
 """What a file keeps of a result, beside its declaration: always, and where it was judged."""
 SAID = ("name", "says", "rows", "chance")
 """What of a declaration is in no file of numbers; the name stands before the entry."""
 Verdict = Literal["no difference", "more is left", "less is left", "above the goal", "below the goal", "too few"]
-"""How a value lies to its goal. Too few: of so many rows no values could differ from it."""
+"""How a value lies to its goal. Too few: so many rows of such values cannot be told from it."""
 Change = Literal["worse", "better", "unchanged", "too few"]
 GROUPS = ("forgotten", "nearness", "requests", "unseen", "kept", "language", "attacks", "probes", "choices")
 """Groups of metrics in the order of the printed table; metrics of other groups come last."""
@@ -100,7 +100,8 @@ class Metric:
 
         Args:
             values: (N,) values by item; in per cent 0 to 100.
-            goal: Values whose mean is the goal, or the goal itself; ``None``: there is none.
+            goal: Values whose mean is the goal, or the goal itself, from which means of few or skewed values cannot be
+                told (``bootstrap.testable``); ``None``: there is none.
             definition: Name of the definition.
             intervals: Compute the interval.
             same_items: The goal's values are of the same items in the same order, so that they are compared in pairs.
@@ -111,16 +112,18 @@ class Metric:
         """
         target, ends = None if goal is None else float(np.mean(goal)), None
         away: Items = ()
+        verdict: Verdict | None = None if isinstance(goal, np.ndarray | None) or testable(values) else "too few"
         with np.errstate(invalid="ignore"):  # losses may be infinite
             if isinstance(goal, np.ndarray) and not (same_items and goal.shape == values.shape):
                 away = (values, -goal)
-            elif goal is not None:
+            elif goal is not None and verdict is None:
                 away = (values - goal,)
         if intervals:
             scale = 100.0 if self.unit == "%" else 1.0
             low, high = interval([values / scale], bounded=self.unit in ("0 to 1", "%"))
             ends = scale * low, scale * high
-        return self.result(float(values.mean()), len(values), target, definition, ends, (values,), away)
+        found = self.result(float(values.mean()), len(values), target, definition, ends, (values,), away)
+        return replace(found, verdict=verdict)
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,7 @@ class MetricResult:
         items: What the value is the mean of, in memory alone; empty: items have no values of their own.
         away: What the difference from the goal is the mean of, in memory alone: over the same rows where the goal is
             another model's value on them. Empty: there is no goal, or no such values.
+        apart: How far a second retrained model's value is from the goal; ``None``: there is no such model.
         verdict: How it lies to its goal (``verdicts.with_verdicts``); ``None``: it has no goal or no values of rows, or
             was not judged.
         change: What became of it in the run, likewise, where it is of what must stay.
@@ -150,6 +154,7 @@ class MetricResult:
     interval: tuple[float, float] | None = None
     items: Items = field(default=(), compare=False, repr=False)
     away: Items = field(default=(), compare=False, repr=False)
+    apart: float | None = None
     verdict: Verdict | None = None
     change: Change | None = None
 
@@ -167,6 +172,12 @@ class MetricResult:
     def group(self) -> str:
         """Metrics that it is printed with."""
         return self.metric.group
+
+    def beside(self, second: MetricResult | None) -> MetricResult:
+        """The same result with how far a second retrained model's is from a goal that is the first one's."""
+        if second is None or self.target is None or self.metric.chance:
+            return self
+        return replace(self, apart=abs(second.value - self.target))
 
     def less(self, other: MetricResult) -> Items:
         """Differences from another model's result, item by item; empty where the two are not of the same items."""

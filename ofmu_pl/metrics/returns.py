@@ -2,6 +2,7 @@
 
 import math
 
+from ofmu_pl.metrics.verdicts import beyond
 from ofmu_pl.support.records.models import CONTROLS, SECOND, TARGET, UNLEARNED
 from ofmu_pl.support.records.results import AttackRecord
 
@@ -9,8 +10,8 @@ from ofmu_pl.support.records.results import AttackRecord
 def verdict_of(a: AttackRecord) -> str:
     """What a record says; of an older one, which has no verdict, what it would have said.
 
-    ``more`` is left where the whole interval of the share lies above 0, and above what returns of a second retrained
-    model, where there is one; ``less`` where it lies as far below; else there is ``no`` difference.
+    ``more`` is left where the whole interval of the share lies above 0, and where there is a second retrained model
+    above what returns of it (``verdicts.beyond``); ``less`` where it lies as far below; else it is ``no`` difference.
 
     An attack cannot tell where there is ``no control`` or ``no target``; where there is ``no way`` between the two, as
     it finds no more on the target or broke one of them; where the control is 0 by construction (``zero control``);
@@ -44,7 +45,7 @@ def _judged(a: AttackRecord) -> str:
         if holds:
             return reason
     apart = abs(values[SECOND] - theirs) / way if SECOND in values else 0.0  # of two that hold nothing
-    return "more" if low > apart else "less" if high < -apart else "no"
+    return "more" if beyond(low, apart) > 0 else "less" if beyond(high, apart) < 0 else "no"
 
 
 def _number(x: float | None) -> float:

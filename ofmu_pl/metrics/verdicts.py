@@ -1,7 +1,8 @@
 """What results say, by their declarations: how each lies to its goal, and whether what must stay has changed.
 
 Each is a test of a mean over rows (``bootstrap.difference``); all tests of a kind are corrected together (Holm). Those
-that could not reject after the correction count for nothing in it (Tarone 1990).
+that could not reject after the correction count for nothing in it (Tarone 1990). Rows do not tell how two retrained
+models differ as wholes. Where there is a second one, a verdict takes a difference beyond that of the two (``beyond``).
 """
 
 import math
@@ -14,6 +15,23 @@ from ofmu_pl.metrics.bootstrap import LEVEL, difference, holm
 from ofmu_pl.metrics.result import Change, MetricResult, Verdict
 
 Metrics = Mapping[str, MetricResult]
+ONE_RETRAINED = (
+    "Verdicts tell differences from chance over rows alone. There was one retrained model to compare with, and another "
+    "one, of another seed, may differ from it by as much (evaluation.second_reference takes one)."
+)
+"""What verdicts beside one retrained model leave out."""
+
+
+def beyond(difference: float, apart: float) -> float:
+    """What of a difference from a retrained model is beyond what a second one differs by; 0 where nothing is.
+
+    It is the rule of the page's tests and of attacks. One second model does not tell how much whole models differ where
+    they do (docs/results/statistics.md).
+
+    >>> beyond(-0.5, 0.25), beyond(0.1, 0.25)
+    (-0.25, 0.0)
+    """
+    return math.copysign(max(0.0, abs(difference) - apart), difference)
 
 
 def with_verdicts(after: Metrics, before: Metrics) -> dict[str, MetricResult]:
@@ -52,11 +70,18 @@ def verdicts(metrics: Metrics) -> dict[str, Verdict]:
     >>> rows = np.linspace(0.02, 0.18, 20)
     >>> verdicts({"mia_loss": auc.of_items(rows, goal=0.5)}), verdicts({"mia_loss": auc.of_items(rows, goal=0.11)})
     ({'mia_loss': 'less is left'}, {'mia_loss': 'no difference'})
-    >>> verdicts({"mia_loss": auc.of_items(rows[:5], goal=0.5)})
+    >>> verdicts({"mia_loss": auc.of_items(rows[:5], goal=rows[5:10])})
     {'mia_loss': 'too few'}
     """
-    tests = {name: difference(r.away) for name, r in metrics.items() if r.away and math.isfinite(r.value)}
+    tests = {name: _differs(r) for name, r in metrics.items() if r.away and math.isfinite(r.value)}
     return {name: _verdict(metrics[name], differs) for name, differs in _decided(tests).items()}
+
+
+def _differs(r: MetricResult) -> tuple[float, float]:
+    """Test a difference from the goal; gives p, and the least p that so many rows can give."""
+    found = sum(float(x.mean()) for x in r.away)
+    first, *others = r.away
+    return difference([first - (found - beyond(found, r.apart or 0.0)), *others])
 
 
 def _verdict(r: MetricResult, differs: bool | None) -> Verdict:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl.metrics.functional import forget_quality_distance
+from ofmu_pl.metrics.nearness import of_older
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.support.files import read_json
 from ofmu_pl.support.records.manifest import CellRecord, ExperimentRecord
@@ -41,7 +42,7 @@ class StudiedRun(CellRecord):
             return {}
         if side == RETRAINED:
             return self.results.reference.metrics if self.results.reference else {}
-        return self.results.before if side == BEFORE else self.results.metrics
+        return self.results.before if side == BEFORE else of_older(self.results.metrics, self.results.before)
 
     def value(self, name: str, side: str = "metrics") -> float | None:
         """Value of a metric; ``None`` where it is missing or not finite."""

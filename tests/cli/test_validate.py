@@ -8,7 +8,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from ofmu_pl.metrics.nearness import WORDS
+from ofmu_pl.metrics.verdicts import ONE_RETRAINED
 from tests.cli.conftest import renumber
 from tests.helpers.process import two_ranks
 
@@ -140,15 +140,25 @@ def test_a_second_retrained_model_sets_the_noise(fit, validate, refused, models,
     folder = fit(*references, second)
     found = read(folder)
     near = {name for name, entry in found["metrics"].items() if entry["group"] == "nearness"}
-    assert near == {"forget_distance", "forget_nearer", "forget_beyond", "retain_distance"}
+    assert near == {"forget_distance", "forget_nearer", "forget_beyond", "forget_apart", "retain_distance"}
     noise = read(validate("--model.network.path", second, "--evaluation.reference", retrained))["metrics"]
     assert found["metrics"]["forget_distance"]["target"] == noise["forget_distance"]["value"] > 0
     assert found["provenance"]["second_reference"] == second
     page = (folder / "audit.html").read_text()
-    assert any(said in page for said in WORDS["beyond"])
-    alone = read(fit(*references[:-1]))["metrics"]
-    assert alone["forget_nearer"] == found["metrics"]["forget_nearer"]
-    assert not {"forget_beyond", "retain_distance"} & alone.keys()
+    assert "a second retrained model (p =" in page
+    assert "a second one" in page
+    assert ONE_RETRAINED not in page
+    folder = fit(*references[:-1])
+    alone, said = (
+        read(folder)["metrics"],
+        [page.read_text() for page in (folder / "audit.html", folder / "hf/README.md")],
+    )
+    assert [page.count(ONE_RETRAINED.partition(" (")[0]) for page in said] == [1, 1]
+    assert alone["forget_nearer"]["value"] == found["metrics"]["forget_nearer"]["value"]
+    assert found["metrics"]["forget_Q_A_Prob"]["apart"] == pytest.approx(
+        abs(noise["forget_Q_A_Prob"]["value"] - noise["forget_Q_A_Prob"]["target"])
+    )
+    assert not {"forget_beyond", "forget_apart", "retain_distance"} & alone.keys()
     assert "evaluation.second_reference" in refused(*references, retrained, command="validate")
     assert "evaluation.reference" in refused("--evaluation.second_reference", second)
 

@@ -13,6 +13,8 @@ from ofmu_pl import Relearn
 from ofmu_pl.attacks.command import tell
 from ofmu_pl.evaluation.attacked import ALWAYS, PARTS, UNTRIED, parts
 from ofmu_pl.evaluation.results import write_audit, write_card
+from ofmu_pl.evaluation.table import print_attacks
+from ofmu_pl.metrics.verdicts import ONE_RETRAINED
 from ofmu_pl.support.kept import damage, write_sums
 from ofmu_pl.support.pages import AUDIT, CARD, marks, without_rows
 from ofmu_pl.support.records.results import AttackRecord, AttacksRecord
@@ -87,6 +89,17 @@ def test_the_first_sentence_counts():
     assert re.search(r"by b, .*: 40 % \(20 to 60 %\)", said)
     alone = attack(None, models=("unlearned", "target"), values=(0.3, 0.9))
     assert "neither" in parts(CARD, "text", AttacksRecord({"a": alone}))[PARTS[0]]
+
+
+@pytest.mark.parametrize(
+    ("models", "values", "times"),
+    [(MODELS, (0.3, 0.1, 0.9), 1), (TWO_RETRAINED, (0.3, 0.1, 0.9, 0.15), 0), (("unlearned", "target"), (0.3, 0.9), 0)],
+)
+def test_the_command_says_once_what_one_retrained_model_leaves_out(models, values, times, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "300")
+    made = {name: attack((0.1, 0.4), models=models, values=values) for name in ("a", "b")}
+    print_attacks("a run", AttacksRecord(made))
+    assert " ".join(capsys.readouterr().out.split()).count(ONE_RETRAINED[:40]) == times
 
 
 def test_images_lack_what_texts_alone_have():

@@ -8,6 +8,7 @@ from scipy import stats
 
 from ofmu_pl.metrics import Metric, interval
 from ofmu_pl.metrics.bootstrap import difference, wilson
+from ofmu_pl.metrics.verdicts import with_verdicts
 from scripts.nulls import KINDS, held
 
 
@@ -72,6 +73,34 @@ def test_a_few_equal_items_are_not_known_exactly(few, many):
 def test_shares_that_are_all_zero_are_tested_as_shares():
     assert difference([np.full(8, -0.25)])[0] == pytest.approx(2 * 0.75**8), "0 of 8, where a quarter is the goal"
     assert difference([np.full(40, -0.25)])[0] < 1e-4
+
+
+@pytest.mark.parametrize(("hits", "n", "goal"), [(2, 20, 0.25), (10, 20, 0.25), (1, 8, 0.5), (3, 40, 0.05)])
+def test_a_share_is_tested_as_a_share(hits, n, goal):
+    """By t 2 and 10 hits of 20 differ from a quarter, .09 and .01 of all draws."""
+    tails = [stats.binomtest(hits, n, goal, side).pvalue for side in ("less", "greater")]
+    for width in (1.0, 100.0):
+        values = width * (1.0 * (np.arange(n) < hits) - goal)
+        assert difference([values])[0] == pytest.approx(max(2.0 ** (1 - n), min(1, 2 * min(tails))))
+    paired = np.r_[np.zeros(6), np.ones(3)]
+    assert difference([paired])[0] == pytest.approx(stats.ttest_1samp(paired, 0).pvalue), "a difference of 0 is no miss"
+
+
+@pytest.mark.parametrize("n", [6, 10, 20, 40])
+@pytest.mark.parametrize("kind", ["lognormal", "exponential", "beta", "normal"])
+def test_a_mean_is_told_from_a_number_as_often_as_the_level_says_or_not_at_all(kind, n):
+    """By t alone .23 to .13 of lognormal draws (sigma 1.2) differ from their own mean."""
+    rng = np.random.default_rng(0)
+    draw, mean = {
+        "lognormal": (lambda size: rng.lognormal(0, 1.2, size), math.exp(0.72)),
+        "exponential": (rng.exponential, 1.0),
+        "beta": (lambda size: rng.beta(0.3, 2, size), 0.3 / 2.3),
+        "normal": (lambda size: rng.normal(1, 1, size), 1.0),
+    }[kind]
+    values = [Metric("x", True, "nats").of_items(draw(size=n), mean, intervals=False) for _ in range(800)]
+    said = [with_verdicts({"x": x}, {})["x"].verdict for x in values]
+    assert sum(x.endswith("the goal") for x in said) / 800 < 0.075
+    assert ("no difference" in said) == (n >= 10), "few values say nothing"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -3,12 +3,13 @@
 import json
 
 import numpy as np
+import pytest
 
 from ofmu_pl.evaluation.plain import statements
 from ofmu_pl.metrics.own_rows import LOSS
 from ofmu_pl.metrics.result import Metric, MetricResult, by_name
 from ofmu_pl.metrics.tofu_items import KEPT_PROBABILITY, of_set
-from ofmu_pl.metrics.verdicts import with_verdicts
+from ofmu_pl.metrics.verdicts import verdicts, with_verdicts
 from tests.helpers.accounts import rows
 
 
@@ -57,3 +58,23 @@ def test_names_decide_nothing():
     assert said(Metric("any", group="forgotten", chance=True, **own), retrained=True)[1] == "50 % (chance)"
     assert "stay" in said(Metric("wf_own", group="kept", **own), retrained=False)[0]
     assert "world" in said(of_set(KEPT_PROBABILITY, "world_facts"), retrained=False)[0]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("apart", "says"), [(0.0, True), (0.1, True), (0.28, False), (5.0, False)])
+def test_what_a_second_retrained_model_differs_by_is_no_finding(apart, says, sign):
+    """The difference is .3 nats, and certain to .03."""
+    result = LOSS.of_items(2 + sign * 0.3 + 0.15 * np.linspace(-1, 1, 40), np.full(40, 2.0))
+    second = LOSS.result(2 - apart, 40)
+    found = "less is left" if sign > 0 else "more is left"
+    assert verdicts({"x": result}) == {"x": found}
+    assert verdicts({"x": result.beside(second)}) == {"x": found if says else "no difference"}
+    assert result.beside(second).as_dict()["apart"] == pytest.approx(apart)
+    (read,) = stored({"x": result.beside(second)}).values()
+    assert read.apart == pytest.approx(apart)
+
+
+def test_chance_is_no_goal_that_retrained_models_set():
+    result = Metric("accuracy", higher_is_better=False, chance=True).of_items(np.ones(9), 0.25)
+    assert result.beside(result).apart is None
+    assert LOSS.result(1.0, 9).beside(LOSS.result(2.0, 9)).apart is None, "there is no goal"
