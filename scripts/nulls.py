@@ -1,6 +1,6 @@
 """Writes docs/results/statistics.md: how often intervals hold the truth, and what tests find where nothing is.
 
-python scripts/nulls.py        # two minutes of a core; all draws are seeded
+python scripts/nulls.py        # five minutes of a core; all draws are seeded
 """
 
 import math
@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from ofmu_pl.metrics import interval
 from ofmu_pl.metrics.bootstrap import LEVEL, difference, wilson
@@ -40,6 +40,11 @@ def rare(rng: np.random.Generator, n: int) -> np.ndarray:
     return np.where(rng.random(n) < 0.9, 0.0, rng.random(n))
 
 
+def logit_normal(rng: np.random.Generator, centre: float, n: int) -> np.ndarray:
+    """Probabilities of n rows whose log-odds are normal, with a deviation of 1.2."""
+    return np.asarray(special.expit(centre + 1.2 * rng.standard_normal(n)))
+
+
 def two_normals(far: float, few: int, many: int, rng: np.random.Generator) -> Ends:
     """The interval of the AUC of unit normals whose means are so far apart."""
     return auc_interval(rng.normal(size=few), rng.normal(far, size=many))
@@ -51,6 +56,8 @@ FEW_ROWS: dict[str, tuple[Draw, float]] = {
     "AUC of .96, 10 rows beside 100": (partial(two_normals, FAR, 10, 100), 0.96),
     "mean, nine of ten rows 0, 20 rows": (lambda rng: interval([rare(rng, 20)], bounded=True), 0.05),
     "mean, nine of ten rows 0, 40 rows": (lambda rng: interval([rare(rng, 40)], bounded=True), 0.05),
+    "mean of .03, logit-normal, 5 rows": (lambda rng: interval([logit_normal(rng, -4.2, 5)], bounded=True), 0.0278),
+    "mean of .03, logit-normal, 10 rows": (lambda rng: interval([logit_normal(rng, -4.2, 10)], bounded=True), 0.0278),
 }
 """Intervals that few or equal rows make hard; of so few rows all may be equal, and then no method sees the rest."""
 PAIRS: dict[str, tuple[Callable[[np.random.Generator, int], np.ndarray], int, int]] = {
@@ -58,6 +65,30 @@ PAIRS: dict[str, tuple[Callable[[np.random.Generator, int], np.ndarray], int, in
     "shares of .95, 20 rows beside 400": (lambda rng, n: 1.0 * (rng.random(n) < 0.95), 20, 400),
     "nine of ten rows 0, 5 rows beside 40": (rare, 5, 40),
 }
+
+
+AGAINST: dict[str, tuple[Callable[[np.random.Generator, int], np.ndarray], float]] = {
+    "lognormal, sigma 1.2": (lambda rng, n: rng.lognormal(0, 1.2, n), math.exp(0.72)),
+    "exponential": (lambda rng, n: rng.exponential(size=n), 1.0),
+    "shares of .25": (lambda rng, n: 1.0 * (rng.random(n) < 0.25), 0.25),
+    "normal": (lambda rng, n: rng.normal(1, 1, n), 1.0),
+}
+"""Values that are held against a number, which is their mean."""
+
+
+def against_a_number(draws: int = 2000) -> list[str]:
+    """Shares of means that are told from their own truth, by t and by the verdict, and how often there is a verdict."""
+    rows = ["| values against a number | rows | by t | verdicts that are wrong | no verdict |", "|---|---|---|---|---|"]
+    for kind, (draw, mean) in AGAINST.items():
+        for n in (6, 10, 20, 40):
+            rng = np.random.default_rng(0)
+            values = [draw(rng, n) for _ in range(draws)]
+            t = sum(stats.ttest_1samp(x, mean).pvalue < LEVEL for x in values if x.var())
+            made = by_name(*(Metric(str(i), True).of_items(x, mean, intervals=False) for i, x in enumerate(values)))
+            said = [r.verdict or next(iter(verdicts({name: r}).values())) for name, r in made.items()]
+            wrong, few = sum(x.endswith("the goal") for x in said), said.count("too few")
+            rows.append(f"| {kind} | {n} | {t / draws:.3f} | {wrong / draws:.3f} | {few / draws:.2f} |")
+    return rows
 
 
 def wrong_tests(kind: str, draws: int = 2000) -> str:
@@ -130,6 +161,8 @@ def reports(draws: int = 2000) -> tuple[str, str]:
 
 def main() -> None:
     """Compute all of it and write what stands below the mark."""
+    from nulls_over_models import tables  # beside this file, where it is run
+
     better, worse = reports()
     wrong = share(wrong_pages(1000), 1000)
     parts = [
@@ -146,8 +179,10 @@ def main() -> None:
                 *(f"| one test of two sets alike: {kind} | {wrong_tests(kind)} | .05 |" for kind in PAIRS),
             ]
         ),
+        "\n".join(against_a_number()),
         "## Attacks on single examples, on models that are alike",
         "\n".join(single_examples()),
+        *tables(),
     ]
     above = PAGE.read_text(encoding="utf-8").split(MARK)[0]
     PAGE.write_text(above + MARK + "\n\n" + "\n\n".join(parts) + "\n", encoding="utf-8")
