@@ -17,7 +17,7 @@ from ofmu_pl.metrics.result import Change, MetricResult, Verdict
 Metrics = Mapping[str, MetricResult]
 ONE_RETRAINED = (
     "Verdicts tell differences from chance over rows alone. There was one retrained model to compare with, and another "
-    "one, of another seed, may differ from it by as much (evaluation.second_reference takes one)."
+    "one, of another seed, may differ from it by as much (of texts evaluation.second_reference takes one)."
 )
 """What verdicts beside one retrained model leave out."""
 
