@@ -11,20 +11,21 @@ import lightning.pytorch as pl
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_info
 
 import ofmu_pl.evaluation.images
 import ofmu_pl.evaluation.validation
 import ofmu_pl.training.budget  # noqa: F401  makes the short class names known
 from ofmu_pl.cli.errors import refused
-from ofmu_pl.cli.options import check_devices, check_schedule, check_trainer, check_writers
+from ofmu_pl.cli.options import check_devices, check_loggers, check_schedule, check_trainer, check_writers
 from ofmu_pl.cli.originals import begin_from_base, train_originals
 from ofmu_pl.cli.words import DRY_RUN
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.originals import Original, original
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.classes import check_classes, import_all
-from ofmu_pl.support.errors import MAX_SEED, UserError, check_range
+from ofmu_pl.support.errors import MAX_SEED, UserError, check_range, reason
 from ofmu_pl.support.escapes import say
 from ofmu_pl.support.files import below
 from ofmu_pl.support.records.results import RESULTS, Results
@@ -75,6 +76,7 @@ class UnlearningCLI(LightningCLI):
         check_range(0, MAX_SEED, whole=True, seed_everything=config["seed_everything"])
         check_trainer(config["trainer"])
         check_writers(config)
+        check_loggers(config["trainer"]["logger"])
         check_schedule(config)
         path = config["ckpt_path"]
         if path not in (None, LAST):
@@ -141,27 +143,32 @@ class UnlearningCLI(LightningCLI):
         resolved = self.config[command].as_dict()
         if command == "fit":
             self.config[command]["ckpt_path"] = None  # the saved configuration is that of a whole run
-        if not self._logs_here:
-            if words == LAST:
-                raise UserError(
-                    f"--ckpt_path last looks in '{folder}', and trainer.logger puts checkpoints elsewhere: give the "
-                    "file of one, or leave the logger out."
-                )
+        if self._get(self.config_init, "trainer")["fast_dev_run"]:
             yield replace(choose(folder, command, words, resolved), folder=None, done=False)
             return
         first = self.trainer.is_global_zero  # the others write nothing, and are told the folder by rank 0
         placed = begun if first else lambda *place: nullcontext(choose(*place))
         with placed(folder, command, words, resolved) as start:
-            if not start.done:
-                version = number(start.folder) if first and start.folder else None
-                self.trainer.logger = logger_of(folder, version)
-                self.trainer.logger.log_hyperparams(shown(self.settings))
             try:
+                if not start.done:
+                    version = number(start.folder) if first and start.folder else None
+                    # Ours comes first: by it Lightning tells where a run's files go.
+                    self.trainer.loggers = [logger_of(folder, version), *self._others]
+                    self._begin_logs()
                 yield start
             except BaseException:
                 if start.new and start.folder is not None and self.trainer.global_step <= start.step:
                     discard(start.folder)
                 raise
+
+    def _begin_logs(self) -> None:
+        """Tell loggers the settings; one that cannot be had is the user's to mend, before any work."""
+        for logger in self.trainer.loggers:
+            try:
+                logger.log_hyperparams(shown(self.settings))
+            except Exception as error:
+                told = f"{type(logger).__name__} cannot be had here ({reason(error):.200})"
+                raise UserError(f"{told}: mend what it needs, or leave it out of trainer.logger.") from error
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Our arguments, forced callbacks and links."""
@@ -199,11 +206,12 @@ class UnlearningCLI(LightningCLI):
             parser.link_arguments("model", f"data.init_args.{target}", compute_fn=source, apply_on="instantiate")
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
-        """The trainer; its logger follows when the command has a folder."""
+        """The trainer; its loggers follow when the command has a folder."""
         trainer_config = self._get(self.config_init, "trainer", default={})
         check_devices(trainer_config)
-        if self._logs_here:
-            kwargs["logger"] = False
+        given = trainer_config.get("logger")
+        self._others = given if isinstance(given, list) else [given] if isinstance(given, Logger) else []
+        kwargs["logger"] = False
         kwargs["plugins"] = [*(trainer_config.get("plugins") or []), WholeFiles()]
         if self.subcommand == "fit":
             kwargs["limit_val_batches"] = 0  # the evaluation callback measures
@@ -212,12 +220,6 @@ class UnlearningCLI(LightningCLI):
             resumable = Resumable(self.settings, length(self.config[self.subcommand].as_dict()))
             kwargs["callbacks"] = [resumable, *(trainer_config.get("callbacks") or []), *bar]
         return super().instantiate_trainer(**kwargs)
-
-    @property
-    def _logs_here(self) -> bool:
-        """Whether to log to ``logs/<benchmark>/<method>/version_N``: unless a logger was configured."""
-        config = self._get(self.config_init, "trainer", default={})
-        return config.get("logger") in (None, True) and not config.get("fast_dev_run")
 
     @property
     def method_folder(self) -> Path:

@@ -10,6 +10,7 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.parallel import NO_FLOAT64
 
+SENDS = ("log_model", "log_model_checkpoints")  # options of W&B's, MLflow's and Neptune's loggers
 NO_LIMIT = "does nothing here, where the evaluation measures: set evaluation.every_n_steps and evaluation.rows instead"
 MEANINGLESS: tuple[tuple[str, Callable[[object], bool], str], ...] = (
     (
@@ -18,7 +19,7 @@ MEANINGLESS: tuple[tuple[str, Callable[[object], bool], str], ...] = (
         "does nothing, since an iteration is one optimizer step: set a larger data.batch_size, and "
         "model.micro_batch_size where memory is short",
     ),
-    ("logger", lambda x: x is False, "leaves the results without a folder: leave it out, and say by logs where it is"),
+    ("logger", lambda x: x is False, "does nothing here: leave it out, and say by logs where the run's folder is"),
     ("gradient_clip_val", lambda x: x is not None, "does nothing here: set model.gradient_clip, a norm, instead"),
     ("overfit_batches", bool, "can repeat no batches here: leave it out, and choose data of few rows"),
     (
@@ -88,6 +89,14 @@ def check_writers(config: Namespace) -> None:
                 "checkpoint.save_weights_only leaves checkpoints that no run can go on from: leave it out; weights "
                 "alone are in the exported model (export.folder)."
             )
+
+
+def check_loggers(given: object) -> None:
+    """Refuse loggers that send checkpoints away, which hold scores of rows and perhaps what was said of them."""
+    for logger in given if isinstance(given, list) else [given]:
+        sends = isinstance(logger, Namespace) and (logger.get(f"init_args.{name}") for name in SENDS)
+        if any(sends or ()):
+            raise UserError(f"A logger that sends checkpoints tells of rows: set its {' or '.join(SENDS)} false.")
 
 
 def check_devices(trainer: Namespace) -> None:

@@ -2,8 +2,8 @@
 
 import errno
 import json
-import re
 import shutil
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -145,9 +145,77 @@ def test_a_run_without_an_iteration_has_not_succeeded(refused):
     assert "trainer.max_time" in refused("--trainer.max_time", "00:00:00:00")
 
 
-def test_last_does_not_know_where_another_logger_keeps_checkpoints(refused, tmp_path):
-    logger = ["--trainer.logger", "CSVLogger", "--trainer.logger.save_dir", str(tmp_path)]
-    assert re.search(r"--ckpt_path .*trainer\.logger", refused(*LAST, *logger))
+TRACKER = '''
+from lightning.pytorch.loggers import Logger
+
+
+class Tracker(Logger):
+    """Keeps everything elsewhere, as W&B and MLflow do; it may put files into save_dir."""
+
+    name, version = "project", "abc123"
+    sent = []
+
+    def __init__(self, save_dir: str = ".", broken: bool = False, log_model: bool = False) -> None:
+        super().__init__()
+        self.folder, self.broken = save_dir, broken
+
+    @property
+    def save_dir(self):
+        return self.folder
+
+    def log_metrics(self, metrics, step=None):
+        self.sent.append(metrics)
+
+    def log_hyperparams(self, params, *args, **kwargs):
+        if self.broken:
+            raise ConnectionError("no key")
+        self.sent.append(params)
+'''
+
+
+@pytest.fixture
+def tracker(tmp_path, monkeypatch):
+    """Options that name a logger as services have it, and what was sent to it."""
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules/tracker.py").write_text(TRACKER)
+    monkeypatch.syspath_prepend(tmp_path / "modules")
+    elsewhere = tmp_path / "elsewhere"
+    yield ["--trust", "tracker", "--trainer.logger", "tracker.Tracker", "--trainer.logger.save_dir", str(elsewhere)]
+    sys.modules.pop("tracker", None)
+    assert not elsewhere.exists()
+
+
+def test_a_runs_folder_is_the_same_whatever_loggers_stand_beside(fit, folder, tracker, tmp_path):
+    steps = ["--trainer.max_steps", "2"]
+    plain = fit(*steps)
+    tracked, again = fit(*steps, *tracker), fit(*steps, *tracker)
+    assert [run.parent for run in (plain, tracked, again)] == [folder.resolve()] * 3
+    assert [run.name for run in (plain, tracked, again)] == ["version_0", "version_1", "version_2"]
+    files = [sorted(p.name for p in run.iterdir() if "tfevents" not in p.name) for run in (plain, tracked, again)]
+    assert files[0] == files[1] == files[2]
+    table = ["--trainer.logger", "CSVLogger", "--trainer.logger.save_dir", str(tmp_path / "csv")]
+    longer = fit(*LAST, "--trainer.max_steps", "3", *table)
+    assert longer.name == "version_3"
+    assert read(longer)["provenance"]["steps"] == 3
+    (written,) = (tmp_path / "csv").rglob("metrics.csv")
+    assert len(written.read_text().splitlines()) >= 4, "the numbers of the earlier part, too"
+
+
+def test_loggers_get_numbers_and_settings_and_no_rows(fit, tracker):
+    rows = [{"question": f"Who lives in house {i}?", "answer": f"Falbro {i} does."} for i in range(8)]
+    sides = {"forget": rows[:2], "retain": rows[2:5], "holdout": rows[5:]}
+    options = [f"--data.{name}={json.dumps(side)}" for name, side in sides.items()]
+    fit("--data", "TextFiles", "--benchmark", "authors", *options, *tracker, "--trainer.max_steps", "1")
+    sent = sys.modules["tracker"].Tracker.sent
+    assert any("model.class_path" in x for x in sent)
+    assert any("L_r" in x for x in sent)
+    assert "Falbro" not in repr(sent)
+
+
+@pytest.mark.parametrize(("option", "told"), [("broken", "no key"), ("log_model", "checkpoints")])
+def test_a_logger_that_cannot_be_had_or_takes_checkpoints_away_is_refused(refused, folder, tracker, option, told):
+    assert told in refused(*tracker, f"--trainer.logger.{option}", "true")
+    assert not list(folder.glob("version_*"))
 
 
 @pytest.mark.parametrize("option", ["--evaluation.reference", "--model.network.path"])
