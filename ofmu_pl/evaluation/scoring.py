@@ -22,6 +22,7 @@ from ofmu_pl.metrics.rouge import rouge_l_f1, rouge_l_recall, rouge_l_recall_of_
 from ofmu_pl.metrics.scores import broken_items, refuse_broken
 from ofmu_pl.modules.reference_scores import facts_of
 from ofmu_pl.networks.base import evaluating
+from ofmu_pl.networks.positions import require_causal
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_shared
 from ofmu_pl.support.processes import gathered, is_first, own_share
@@ -64,6 +65,8 @@ def score_rows(
 ) -> Scores:
     """Score a model on evaluation sets in one pass; each of several ranks takes a share, and all get every score.
 
+    A model that sees what follows is refused.
+
     Args:
         model: A Hugging Face causal language model.
         encoder: Turns rows into tokens.
@@ -104,6 +107,7 @@ def score_rows(
                 answers[0].own = kinds(true) == OWN if kinds is not None and tells_facts else None
             question.generates |= generates
     with evaluating(model), together(model, one_token(model)):
+        require_causal(model)
         answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
     shares = gathered({name: _collect(part, encoder) for name, part in parts.items()})
     scores = {}

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.support.errors import UserError
@@ -19,6 +20,8 @@ from ofmu_pl.support.files import text_hash
 
 class Classifier(ImageNetwork):
     """Any module that gives one row of logits an image, (B, classes) for (B, channels, height, width).
+
+    Of transformers' classifiers the ``logits`` of the output are taken. Probabilities are refused.
 
     Images come normalised by the data's ``mean`` and ``std``. The network stays in eval mode, as every network here,
     but for BatchNorm's statistics where ``bn_mode`` says so.
@@ -96,6 +99,9 @@ class Classifier(ImageNetwork):
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Make the network in eval mode, and try it on an image."""
         network = super().build(datamodule, exact=exact)
+        *_, body = network.children()
+        if exact and isinstance(body, PreTrainedModel):
+            body.set_attn_implementation("eager")
         self._try(network, datamodule)
         return network
 
@@ -129,6 +135,26 @@ class Classifier(ImageNetwork):
                 f"{name} gives {found} for one image, and '{datamodule.name}' has {self._classes} classes: give the "
                 "network as many outputs a row, or the data an empty sub-folder for each class that has no images."
             )
+        outputs = network(datamodule.images[:8].to(like.device).to(like.dtype) / 255)
+        ending = type(outputs.grad_fn).__name__  # of the last operator
+        shares = bool((outputs >= 0).all()) and torch.allclose(
+            outputs.sum(1), outputs.new_ones(len(outputs)), atol=1e-4
+        )
+        if shares or ending.startswith(("Sigmoid", "Softmax")):
+            raise UserError(
+                f"{name} gives probabilities, no logits (they are not negative{' and sum to 1' if shares else ''}), of "
+                "which a loss would take the softmax once more: take the softmax or sigmoid off its end."
+            )
+
+    def _untrained(self, datamodule: Any) -> nn.Sequential:
+        network = super()._untrained(datamodule)
+        network[1].register_forward_hook(_logits)
+        return network
+
+
+def _logits(_: nn.Module, __: Any, output: Any) -> Any:
+    """The logits of what transformers' classifiers give; any other output as it is."""
+    return getattr(output, "logits", output)
 
 
 def _theirs(name: str) -> ModuleType:

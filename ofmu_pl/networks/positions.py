@@ -1,9 +1,10 @@
-"""What a language model can read: how many positions it has, and a refusal of rows that ask for more."""
+"""What a language model reads: how many positions it has, and that it does not see what follows."""
 
 import sys
 from typing import Any
 
-from transformers import PretrainedConfig
+import torch
+from transformers import PretrainedConfig, PreTrainedModel
 
 from ofmu_pl.support.errors import UserError
 
@@ -42,4 +43,22 @@ def check_readable(config: PretrainedConfig, data: Any) -> None:
         raise UserError(
             f"The {where} a token of number {tops[where]}, and the model knows {vocabulary} tokens (vocab_size), from "
             "0: give the data the model's own `tokenizer`, make its end token its pad token, or resize the embeddings."
+        )
+
+
+@torch.no_grad()
+def require_causal(model: PreTrainedModel) -> None:
+    """Refuse a model whose logits depend on what follows, by one pass over two tokens of which the second differs.
+
+    Transformers loads a masked language model (BERT) as a causal one, and only warns. Such a model has read the answer
+    that it is asked for.
+    """
+    vocabulary = model.config.get_text_config().vocab_size
+    pairs = torch.tensor([[5, 6], [5, 7]], device=model.device) % vocabulary
+    one, other = model(input_ids=pairs, use_cache=False).logits.float()
+    before, at = (one - other).abs().amax(1).tolist()
+    if before > 1e-3 * at:  # rounding makes a thousandth of this
+        raise UserError(
+            f"{type(model).__name__} (model_type '{model.config.model_type}') sees the tokens that follow, so it reads "
+            "each answer before it gives it: give a causal language model, a decoder."
         )

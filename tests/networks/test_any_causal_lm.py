@@ -7,8 +7,11 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from ofmu_pl.cli import main
 from ofmu_pl.data import TextFiles
 from ofmu_pl.networks import CausalLM
+from ofmu_pl.networks.positions import require_causal
+from ofmu_pl.support.errors import UserError
 from tests.helpers import citizen_rows
 
 LLAMA = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -99,3 +102,43 @@ def test_exact_derivatives_of_capped_logits_and_windows(folder, fit):
     """Gemma 2's own attention is differentiated thrice."""
     run = fit(folder("gemma2"), *FIXED, "--model.engine", "autograd", "--model.upper.rho_0", "0.25")
     assert (losses(run / "hf") - losses(folder("gemma2"))).abs().min() > 1e-6
+
+
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+SEEING = {
+    "bert": SMALL,
+    "roberta": SMALL,
+    "gemma3_text": {**SHAPES["gemma3_text"], "use_bidirectional_attention": True},
+}
+
+
+def random_model(kind, shape):
+    torch.manual_seed(0)
+    return AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, vocab_size=90, pad_token_id=0, **shape)).eval()
+
+
+@pytest.mark.parametrize("kind", SEEING)
+def test_a_model_that_sees_what_follows_is_refused_by_name(kind):
+    model = random_model(kind, SEEING[kind])
+    with pytest.raises(UserError, match=f"{type(model).__name__} .*'{kind}'"):
+        require_causal(model)
+
+
+@pytest.mark.parametrize("kind", [*SHAPES, "bert as a decoder"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_causal_models_are_taken(kind, dtype):
+    shape = SHAPES.get(kind) or {**SMALL, "is_decoder": True}
+    require_causal(random_model(kind.split()[0], shape).to(dtype))
+
+
+@pytest.mark.parametrize("command", ["fit", "validate"])
+def test_the_look_comes_before_any_work(tmp_path, capsys, command):
+    model, tokenizer = random_model("bert", SEEING["bert"]), citizen_rows.plain_tokenizer()
+    model.resize_token_embeddings(len(tokenizer))
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "bert")
+    words = ["--config", "configs/text.yaml", "--logs", str(tmp_path / "logs"), "--trainer.accelerator", "cpu"]
+    with pytest.raises(SystemExit):
+        main([command, *words, "--model.network.path", str(tmp_path / "bert"), *citizen_rows.files(tmp_path)])
+    assert "BertLMHeadModel" in capsys.readouterr().err
+    assert not list((tmp_path / "logs").rglob("version_*"))

@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
+from transformers import ResNetConfig, ResNetForImageClassification, ViTConfig, ViTForImageClassification
 
 from ofmu_pl.data import Digits
 from ofmu_pl.networks import Classifier
@@ -181,3 +182,55 @@ def test_an_object_cannot_be_retrained():
 
 def test_planning_makes_it_without_numbers(data):
     assert {x.device.type for x in Classifier(Own).skeleton(data, exact=True).state_dict().values()} == {"meta"}
+
+
+PROBABILITIES = {
+    "softmax": lambda x: x.softmax(-1),
+    "softmax by hand": lambda x: x.exp() / x.exp().sum(-1, keepdim=True),
+    "sigmoid": torch.sigmoid,
+}
+
+
+@pytest.mark.parametrize("ending", PROBABILITIES)
+def test_probabilities_are_refused(data, ending):
+    class Ends(Own):
+        def forward(self, x):
+            return PROBABILITIES[ending](super().forward(x))
+
+    with pytest.raises(UserError, match="Ends gives probabilities"):
+        Classifier(Ends).build(data, exact=False)
+
+
+@pytest.mark.parametrize("ending", [lambda x: x.log_softmax(-1), torch.relu, lambda x: 0 * x])
+def test_log_probabilities_and_logits_of_any_size_are_taken(data, ending):
+    class Ends(Own):
+        def forward(self, x):
+            return ending(super().forward(x))
+
+    Classifier(Ends).build(data, exact=False)
+
+
+HUGGING_FACE = {
+    "vit": lambda: ViTForImageClassification(
+        ViTConfig(
+            **{"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16},
+            **{"image_size": 8, "patch_size": 4, "num_channels": 1, "num_labels": 10},
+        )
+    ),
+    "resnet": lambda: ResNetForImageClassification(
+        ResNetConfig(num_channels=1, embedding_size=4, hidden_sizes=[8], depths=[1], num_labels=10)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HUGGING_FACE)
+def test_the_logits_of_transformers_classifiers_are_taken(data, kind):
+    own = HUGGING_FACE[kind]().eval()
+    recipe = Classifier(own)
+    network = recipe.build(data, exact=True)
+    images = (data.test_images[:5].float() / 255 - data.mean[0]) / data.std[0]
+    expected = own(images).logits.double().log_softmax(1).detach()
+    torch.testing.assert_close(predict(network, data.test_images[:5]), expected)
+    own.load_state_dict(network[1].state_dict())
+    assert torch.is_tensor(network(images))
+    assert hasattr(own(images), "logits"), "it is left as it was"
