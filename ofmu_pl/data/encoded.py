@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -109,6 +110,20 @@ def identity(row: Row) -> Hashable:
     said += [row["question"], row["answer"]]
     said += row.get("columns", {}).values()
     return tuple(map(same, said))
+
+
+def first_copies(name: str, keys: Sequence[Hashable]) -> list[int]:
+    """Positions of rows, known by their keys, without copies of rows before them, which tell nothing new.
+
+    >>> first_copies("forget", "abacb")
+    [0, 1, 3]
+    """
+    found: dict[Hashable, int] = {}
+    for i, key in enumerate(keys):
+        found.setdefault(key, i)
+    if len(found) < len(keys):
+        rank_zero_info(f"{len(keys) - len(found)} of {len(keys)} {name} rows are copies of others, and are left out.")
+    return list(found.values())
 
 
 @dataclass(frozen=True)

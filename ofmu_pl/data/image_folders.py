@@ -7,7 +7,7 @@ from typing import Any
 from PIL import Image
 
 from ofmu_pl.data.image_files import FORMATS
-from ofmu_pl.data.own_files import hidden
+from ofmu_pl.data.own_folders import hidden
 from ofmu_pl.data.own_images import Item, OwnImages, Picture
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.extras import extra

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from ofmu_pl.data.encoded import Row
-from ofmu_pl.data.row_formats import READERS, whole_text
+from ofmu_pl.data.own_folders import files_of
+from ofmu_pl.data.row_formats import READERS, TEXTS, kind_of
 from ofmu_pl.support.errors import NotAtHand, UserError, check_range, reason
 from ofmu_pl.support.files import LARGEST_LINE, below, check_whole, numbered_lines, regular, texts_in
 from ofmu_pl.support.hub import load_hub_rows, local_folder
 
 HUB = "hub:"
+SAVED = ("dataset_info.json", "dataset_dict.json")  # of what datasets' `save_to_disk` wrote
 Source = str | list[Row]  # a file, a folder of texts, `hub:NAME/CONFIG/SPLIT`, or in Python the rows themselves
 
 
@@ -29,12 +31,14 @@ class Rows:
         source: What messages call the source: a path, a name on the hub, or the option that gave a list.
         option: Name of the option that gave it (``data.forget``).
         marks: Where each row is: ``Line 3``, or ``Row 2 (counted from 0)``; of a folder the file's name.
+        files: Number of files that it was read from; 0: of none.
     """
 
     source: str
     option: str
     rows: list[Row]
     marks: Sequence[str]
+    files: int = 0
 
     def place(self, i: int) -> str:
         """Where row ``i`` is, as a message begins."""
@@ -94,11 +98,13 @@ def sound(source: str, option: str, rows: Sequence[object], marks: Sequence[str]
 
 
 def read_source(source: Source, option: str) -> Rows:
-    """Read the rows of a file, of a folder of texts, of a data set on the hub, or of a list.
+    """Read the rows of a file, of a folder, of a data set on the hub, or of a list.
 
     Args:
-        source: JSON lines (``.jsonl``, ``.json``), a JSON list (``.json``), ``.csv``, ``.tsv``, ``.parquet``, a text
-            file or a folder of them (``.txt``: a document a file), ``hub:OWNER/NAME/CONFIG/SPLIT``, or a list of rows.
+        source: JSON lines (``.jsonl``, ``.ndjson``, ``.json``), a JSON list (``.json``), ``.csv``, ``.tsv``,
+            ``.parquet``, a text (``.txt``, ``.md``: a document a file), any of these with ``.gz`` behind, a folder of
+            texts or of files of rows, one that datasets' ``save_to_disk`` wrote, ``hub:OWNER/NAME/CONFIG/SPLIT``, or a
+            list of rows.
         option: Name of the option that gave it, for messages: ``data.forget``.
     """
     if not isinstance(source, str | PathLike):
@@ -169,30 +175,42 @@ def read_part(source: str, file: str, config: str, split: str, option: str) -> R
 
 
 def read_file(path: Path, option: str) -> Rows:
-    """Read the rows of a file, or of a folder of texts."""
+    """Read the rows of a file, or of a folder."""
     if path.is_dir():
         return _folder(path, option)
     if not regular(path).is_file():
         raise UserError(
-            f"'{path}' is missing: give `{option}` a file, a folder of .txt files, or {HUB}OWNER/NAME/CONFIG/SPLIT."
+            f"'{path}' is missing: give `{option}` a file, a folder of such, or {HUB}OWNER/NAME/CONFIG/SPLIT."
         )
-    read = READERS.get(path.suffix.lower())
+    read = READERS.get(kind_of(path))
     if read is None:
         raise UserError(f"'{path}' is of no known kind: give `{option}` a folder of texts, or {', '.join(READERS)}.")
-    return sound(str(path), option, *read(path))
+    return replace(sound(str(path), option, *read(path)), files=1)
 
 
 def _folder(folder: Path, option: str) -> Rows:
-    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() == ".txt" and not hidden(path, folder))
-    if not paths:
-        raise UserError(f"'{folder}' holds no .txt files: give `{option}` a folder of texts, or a file of rows.")
-    texts = [whole_text(path).strip() for path in paths]
-    return sound(str(folder), option, texts, [f"'{path.relative_to(folder)}'" for path in paths])
+    """Read all files of a folder as one source."""
+    if any((folder / name).is_file() for name in SAVED):
+        return _saved(folder, option)
+    rows: list[Row] = []
+    marks: list[str] = []
+    paths = files_of(folder, option)
+    for path in paths:
+        part, name = read_file(path, option), f"'{path.relative_to(folder)}'"
+        rows += part.rows
+        marks += [name if kind_of(path) in TEXTS else f"{mark} of {name}" for mark in part.marks]
+    return Rows(str(folder), option, rows, marks, len(paths))
 
 
-def hidden(path: Path, below: Path) -> bool:
-    """Whether a program keeps this file for itself: drafts, caches, trash have names with a dot in front."""
-    return any(name.startswith(".") for name in path.relative_to(below).parts)
+def _saved(folder: Path, option: str) -> Rows:
+    """Read what ``save_to_disk`` of the library datasets wrote."""
+    from datasets import load_from_disk
+
+    try:
+        rows = _given(load_from_disk(str(folder)), option)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"'{folder}' is no data set that can be loaded ({reason(error)}): save it anew.") from error
+    return replace(sound(str(folder), option, rows), files=len(list(folder.rglob("*.arrow"))))
 
 
 def is_text(value: object) -> bool:

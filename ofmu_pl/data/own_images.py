@@ -9,9 +9,11 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
+from lightning.pytorch.utilities import rank_zero_info
 from PIL import Image
 from torch import Tensor
 
+from ofmu_pl.data.encoded import first_copies
 from ofmu_pl.data.image_base import SplitImages
 from ofmu_pl.data.image_files import Images
 from ofmu_pl.data.split import Split
@@ -74,6 +76,9 @@ class OwnImages(SplitImages):
         """Read all pictures: what is forgotten, retained and kept for validation, in this order."""
         parts, names = self.read_parts()
         check_parts(parts, names)
+        rank_zero_info(f"Read: {', '.join(f'{part} {len(images)} image(s)' for part, images in parts.items())}.")
+        for part, pictures in parts.items():
+            parts[part] = [pictures[i] for i in first_copies(part, [_digest(pixels) for pixels, _, _ in pictures])]
         train = [parts[name] for name in PARTS[:3] if name in parts]
         ends = np.cumsum([len(pictures) for pictures in train])
         forget, retain, *validation = np.split(np.arange(ends[-1]), ends[:-1])
@@ -167,7 +172,7 @@ def _refuse_overlap(parts: dict[str, list[Picture]]) -> None:
     for part in PARTS:
         here = {}
         for pixels, _, place in parts.get(part, []):
-            here[hashlib.sha256(pixels.numpy().tobytes()).digest()] = part, place
+            here[_digest(pixels)] = part, place
         shared = [digest for digest in here if digest in places]
         if shared:
             other, place = places[shared[0]]
@@ -176,6 +181,10 @@ def _refuse_overlap(parts: dict[str, list[Picture]]) -> None:
                 f"{here[shared[0]][1]} and {place}: take them out of one of the two."
             )
         places |= here
+
+
+def _digest(pixels: Tensor) -> bytes:
+    return hashlib.sha256(pixels.numpy().tobytes()).digest()
 
 
 def _classes(pictures: list[Picture]) -> set[int]:

@@ -3,14 +3,16 @@
 import csv
 import json
 import re
+import zlib
 from collections.abc import Iterator
+from io import TextIOWrapper
 from itertools import repeat
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from ofmu_pl.support.errors import UserError, reason
-from ofmu_pl.support.files import LARGEST_JSON, LARGEST_LINE, LARGEST_TABLE, numbered_lines
+from ofmu_pl.support.files import LARGEST_JSON, LARGEST_LINE, LARGEST_TABLE, numbered_lines, opened
 
 FORMS = {
     "messages": ("messages",),
@@ -83,8 +85,8 @@ def _is_row(value: dict[str, object]) -> bool:
 def _table_of_texts(path: Path) -> Read:
     """Read a table whose first line has the names of its columns; every value is text, as it is written."""
     whole_text(path)
-    separators = "\t" if path.suffix.lower() == ".tsv" else SEPARATORS
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    separators = "\t" if kind_of(path) == ".tsv" else SEPARATORS
+    with TextIOWrapper(opened(path), newline="", encoding="utf-8-sig") as file:
         names = next(filter(str.strip, file), "")
         file.seek(0)
         separator = next((x for x in separators if x in names), separators[0])
@@ -153,19 +155,36 @@ def _text(path: Path) -> Read:
 
 READERS = {
     ".jsonl": json_lines,
+    ".ndjson": json_lines,
     ".json": _json,
     ".csv": _table_of_texts,
     ".tsv": _table_of_texts,
     ".parquet": _parquet,
     ".txt": _text,
+    ".md": _text,
 }
 """Readers by the end of a file's name."""
+TEXTS = (".txt", ".md")  # files that are a document each
+
+
+def kind_of(path: Path) -> str:
+    """The end of a file's name, in small letters and without ``.gz``."""
+    name = path.name.lower().removesuffix(".gz")
+    return Path(name).suffix
 
 
 def whole_text(path: Path, most: float = LARGEST_JSON) -> str:
     """A file's text, without the mark that some programs put in front."""
-    if path.stat().st_size > most:
-        raise UserError(f"'{path}' has more than {most} bytes: give JSON lines (.jsonl) or parquet.")
+    size = path.stat().st_size
+    if path.suffix.lower() == ".gz":
+        try:
+            with opened(path) as file:
+                most, size = LARGEST_JSON, len(file.read(LARGEST_JSON + 1))
+        except (OSError, EOFError, zlib.error) as error:
+            raise UserError(f"'{path}' cannot be unpacked ({reason(error)}): write it anew.") from error
+    if size > most:
+        raise UserError(f"'{path}' has more than {most} bytes: give JSON lines (.jsonl), unpacked, or parquet.")
     for _ in numbered_lines(path):  # names the line that is in another encoding
         pass
-    return path.read_text(encoding="utf-8-sig")
+    with TextIOWrapper(opened(path), encoding="utf-8-sig") as text:
+        return text.read()

@@ -1,5 +1,6 @@
 """Rows of one's own: what must go, what must stay, and what no model has seen, from any file."""
 
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
 from ofmu_pl.data.alternatives import REFUSALS, other_answers, with_refusals
 from ofmu_pl.data.base import ALTERNATIVE
-from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.encoded import Row, first_copies, identity
 from ofmu_pl.data.own_files import Rows, Source, read_source
 from ofmu_pl.data.own_rows import Side, chosen_rows, form_of, refuse_overlap, sound_rows
 from ofmu_pl.data.pieces import pieces, shared_run
@@ -29,7 +30,7 @@ NOT_UNSEEN = "a row that was trained on is not unseen and makes every test again
 class TextFiles(TextDataModule):
     r"""Rows of your own: questions and answers, prompts and completions, conversations, or documents.
 
-    A source is a file (JSON lines, JSON, CSV, parquet, a text), a folder of .txt files, a data set on the hub
+    A source is a file (JSON lines, JSON, CSV, parquet, a text; perhaps .gz), a folder of such, a data set on the hub
     (``hub:OWNER/NAME/CONFIG/SPLIT``), or in Python a list of rows. Its rows are of one form: ``question`` and
     ``answer``; ``prompt`` and ``completion``; ``messages``, each with ``role`` and ``content``, perhaps with
     ``reasoning_content``, ``tool_calls`` and ``weight`` (or ``conversations``, with ``from`` and ``value``); or
@@ -102,13 +103,13 @@ class TextFiles(TextDataModule):
                 )
             _keep_apart(holdout, forget, NOT_UNSEEN)
             _keep_apart(holdout, retain, NOT_UNSEEN)
-        splits = {name: list(chain.from_iterable(side.parts)) for name, side in sides.items()}
+        splits = {name: _once(name, chain.from_iterable(side.parts)) for name, side in sides.items()}
         splits["full"] = splits["retain"] + splits["forget"]
         if ALTERNATIVE in self.streams:
             splits[ALTERNATIVE] = self._other_answers(splits["forget"], forget.form)
         sets: dict[str, list[Row]] = {}
         for name, side in sides.items():
-            asked = list(chain.from_iterable(map(turns_of, splits[name])))
+            asked = _once(f"{name} (by turn)", chain.from_iterable(map(turns_of, splits[name])))
             shown = asked if name == "forget" else self.evaluated(asked)
             sets[f"{name}_doc" if side.form == "text" else name] = shown
         if all("paraphrased_question" in row for row in sets.get("forget", [{}])):
@@ -141,6 +142,10 @@ class TextFiles(TextDataModule):
                 "one file of all rows as `data.full` with `data.forget_rows` or `data.forget_where`."
             )
         sides = {name: read_source(source, f"data.{name}").named(self.columns) for name, source in given.items()}
+        read = [
+            f"{name} {len(x.rows)} row(s)" + (f" of {x.files} file(s)" if x.files else "") for name, x in sides.items()
+        ]
+        rank_zero_info(f"Read: {', '.join(read)}.")
         if "full" not in sides:
             return sides
         rows = sides.pop("full")
@@ -172,6 +177,12 @@ class TextFiles(TextDataModule):
             if len(own[0]["tokens"]) < 2:
                 raise UserError(f"{rows.place(i)} has one token, which teaches nothing: remove it or join it to more.")
         return Side(name, rows, form, parts)
+
+
+def _once(name: str, rows: Iterable[Row]) -> list[Row]:
+    """The rows without copies of others."""
+    every = list(rows)
+    return [every[i] for i in first_copies(name, list(map(identity, every)))]
 
 
 def _keep_apart(one: Side, other: Side, why: str) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import gzip
 import hashlib
 import json
 import math
@@ -193,6 +194,11 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
+def opened(path: Path) -> IO[bytes]:
+    """Open a file to read its bytes, unpacked where its name ends with ``.gz``."""
+    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines of a UTF-8 file that are not blank, with their numbers from 1, without a mark before the first one.
 
@@ -200,7 +206,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         UserError: A line is longer than ``LARGEST_LINE``, or the file is in another encoding.
     """
     # Not splitlines(): JSON strings may hold other separators, such as U+2028, as they are.
-    with regular(path).open("rb") as file:
+    with opened(regular(path)) as file:
         for number, line in enumerate(iter(lambda: file.readline(LARGEST_LINE + 1), b""), start=1):
             if len(line) > LARGEST_LINE:
                 raise UserError(f"Line {number} of '{path}' has more than {LARGEST_LINE} bytes: give one row a line.")

@@ -233,3 +233,10 @@ def test_a_data_set_whose_own_code_fails_is_one_sentence():
 
     with pytest.raises(UserError, match="row 1 of `dataset`.*KeyError: 'pixels'"):
         ImageDatasets(Broken([0, 1, 2]), test=rows(2), forget_rows=[1], **PREPARED).setup()
+
+
+def test_copies_of_an_image_count_once():
+    twice = [*rows(6), rows(6)[4], rows(6)[1]]
+    data = datasets(dataset=twice, forget_rows=[0, 4, 6], test=[*rows(4, 100), *rows(4, 100)])
+    assert {name: len(data.splits[name]) for name in ("forget", "retain")} == {"forget": 2, "retain": 4}
+    assert {name: len(x) for name, x in data.evaluation_sets.items() if len(x)} == {"forget": 2, "retain": 4, "test": 4}

@@ -1,6 +1,7 @@
 """Rows of one's own: every form and file, any tokenizer, what is measured without a retrained model, and bad input."""
 
 import csv
+import gzip
 import json
 import re
 
@@ -15,6 +16,7 @@ from transformers import AutoTokenizer, GPT2LMHeadModel
 from ofmu_pl.data import RowEncoder, TextFiles, own_files, row_formats
 from ofmu_pl.data.alternatives import REFUSALS
 from ofmu_pl.data.own_files import read_source
+from ofmu_pl.data.own_rows import form_of
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.text_files import NO_HOLDOUT
 from ofmu_pl.evaluation.outputs import hashed
@@ -70,8 +72,15 @@ def test_the_command_on_files(fit, tmp_path, capsys):
     assert metrics["privacy_score"]["target"] == 1.0
     assert metrics["mia_loss"]["column"] == 9, "the test of being gone is a column of the report"
     assert metrics.keys() == results["before"].keys()
-    assert results["remark"] is None
-    assert "holdout_Q_A_Prob" in capsys.readouterr().out
+    assert results["remark"].startswith("Nothing shows"), "a random model knows no row"
+    out = capsys.readouterr().out
+    assert "holdout_Q_A_Prob" in out
+    assert out.index("Nothing shows") < out.index("forget_loss")
+    assert "Forgotten:" not in out
+    run = tmp_path / "logs/text/ofmu/version_0"
+    for page, first in ((run / "audit.html", "A model was made to forget"), (run / "hf/README.md", "This card")):
+        text = page.read_text()
+        assert 0 < text.index("Nothing shows") < text.index(first)
 
 
 def test_documents_and_conversations(fit):
@@ -97,7 +106,7 @@ def test_without_holdout_rows_it_is_said_what_cannot_be_told(fit, tmp_path, caps
     options += ["--data.prompt_template", r"Q: {question}\nA:"]
     with pytest.warns(UserWarning, match=re.escape(NO_HOLDOUT)):
         results = fit(*citizen_rows.files(tmp_path, {"forget": FORGET}), *options)
-    assert results["remark"] == NO_HOLDOUT
+    assert results["remark"].endswith(NO_HOLDOUT)
     assert NO_HOLDOUT in " ".join(capsys.readouterr().out.split())
     assert not [name for name in results["metrics"] if "mia" in name or "holdout" in name or "priv" in name]
     assert results["metrics"]["forget_Q_A_Prob"]["target"] is None
@@ -355,6 +364,27 @@ def test_the_hub(monkeypatch, name, asked_for):
     assert calls == [asked_for]
 
 
+def test_copies_of_a_row_count_once(model):
+    copies = [FORGET[0], {name: f" {text.upper()}" for name, text in FORGET[0].items()}]
+    turns = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "I."}]
+    data = load(model, forget=FORGET + copies, retain=[{"messages": turns}, {"messages": turns}], holdout=HOLDOUT * 3)
+    assert {name: len(rows) for name, rows in data.splits.items()} == {
+        "forget": 4,
+        "retain": 1,
+        "holdout": 4,
+        "full": 5,
+    }
+    assert {name: len(rows) for name, rows in data.evaluation_sets.items()} == {"forget": 4, "retain": 1, "holdout": 4}
+    assert data.splits["forget"] == [dict(row) for row in FORGET]
+
+
+def test_copies_of_a_piece_count_once(model):
+    texts = [{"text": f"Citizen {i} has lived here since the flood of {i}."} for i in (1, 2, 1)]
+    data = load(model, forget=texts, retain=RETAIN)
+    assert len(data.splits["forget"]) == 2
+    assert len(data.evaluation_sets["forget_doc"]) == 2
+
+
 def test_columns_of_other_names_and_rows_chosen_from_one_file():
     rows = [{"q": row["question"], "a": row["answer"], "town": TRADES[i % 2]} for i, row in enumerate(RETAIN)]
     columns = {"question": "q", "answer": "a"}
@@ -412,6 +442,134 @@ def test_hidden_files_and_folders_are_no_documents(tmp_path):
     for listed in ([tmp_path / "a.txt"], [str(tmp_path / "a.txt")]):
         with pytest.raises(UserError, match=r"`full` .*a\.txt'"):
             read_source(listed, "full")
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Writes files of a folder by name, and returns it."""
+
+    def write(**contents):
+        for name, content in contents.items():
+            path = tmp_path / "place" / name.replace("__", "/").replace("_", ".")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return tmp_path / "place"
+
+    return write
+
+
+def test_a_folder_of_texts_with_markdown_and_what_is_linked_there(place, tmp_path):
+    folder = place(b_md="# Falbro", a_txt="Ann", sub__c_txt="Cleo")
+    for path in ("archive/d.txt", "e.txt"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(f"{path} tells")
+    (folder / "archive").symlink_to(tmp_path / "archive")
+    (folder / "e.txt").symlink_to(tmp_path / "e.txt")
+    (folder / "sub/back").symlink_to(folder)  # a circle
+    rows = read_source(str(folder), "data.forget")
+    assert [row["text"] for row in rows.rows] == ["Ann", "archive/d.txt tells", "# Falbro", "e.txt tells", "Cleo"]
+    assert rows.files == 5
+    assert rows.place(4) == f"'sub/c.txt' of '{folder}'"
+    (folder / "gone.txt").symlink_to(tmp_path / "nothing.txt")
+    with pytest.raises(UserError, match=r"gone\.txt"):
+        read_source(str(folder), "data.forget")
+
+
+@pytest.mark.parametrize("name", ["b.html", "b.docx", "b", "letters/b.pdf"])
+def test_what_is_not_understood_stops_on_the_forget_side_and_is_reported_elsewhere(place, name):
+    folder = place(a_txt="Ann", letters__c_txt="Cleo")
+    (folder / name).write_text("Ann")
+    for option in ("data.forget", "data.full"):
+        with pytest.raises(UserError, match=rf"1 of 3 files .*{name}"):
+            read_source(str(folder), option)
+    for option in ("data.retain", "data.holdout"):
+        with pytest.warns(UserWarning, match=rf"1 of 3 files .*{name}"):
+            assert len(read_source(str(folder), option).rows) == 2
+
+
+def shards(folder, name, number, of):
+    """Files of two rows each, as the hub has them; returns all rows."""
+    rows = [{"question": f"Who lives in {i}?", "answer": f"Number {i}."} for i in range(2 * of)]
+    folder.mkdir(parents=True, exist_ok=True)
+    for i in range(number):
+        table = pyarrow.Table.from_pylist(rows[2 * i : 2 * i + 2])
+        parquet.write_table(table, folder / f"{name}-{i:05}-of-{of:05}.parquet")
+    return rows
+
+
+def test_shards_of_parquet_are_one_source(tmp_path):
+    rows = shards(tmp_path / "data", "train", 3, 3)
+    read = read_source(str(tmp_path / "data"), "data.forget")
+    assert (read.rows, read.files) == (rows, 3)
+    assert read.place(3) == f"Row 1 (counted from 0) of 'train-00001-of-00003.parquet' of '{tmp_path / 'data'}'"
+    shards(tmp_path / "data", "test", 1, 1)
+    with pytest.raises(UserError, match="test, train"):
+        read_source(str(tmp_path / "data"), "data.forget")
+    shards(tmp_path / "half", "train", 2, 3)
+    with pytest.raises(UserError, match="2 of 3 shards"):
+        read_source(str(tmp_path / "half"), "data.retain")
+
+
+def test_a_folder_of_lines_and_tables_is_one_source_and_texts_among_them_are_refused(place):
+    line = json.dumps(RETAIN[0])
+    folder = place(a_jsonl=line, sub__b_csv="question,answer\nWho?,I.\n")
+    read = read_source(str(folder), "data.retain")
+    assert read.rows == [RETAIN[0], {"question": "Who?", "answer": "I."}]
+    assert read.place(0) == f"Line 1 of 'a.jsonl' of '{folder}'"
+    place(README_md="# Rows")
+    with pytest.raises(UserError, match=r"Line 1 of 'a\.jsonl' .*two files"):
+        form_of(read_source(str(folder), "data.retain"), {})
+
+
+def test_what_datasets_has_saved_to_disk(tmp_path):
+    rows = [*RETAIN[:3]]
+    Dataset.from_list(rows).save_to_disk(tmp_path / "one", num_shards=2)
+    DatasetDict(train=Dataset.from_list(rows)).save_to_disk(tmp_path / "dict")
+    DatasetDict(train=Dataset.from_list(rows), test=Dataset.from_list(rows)).save_to_disk(tmp_path / "parts")
+    for name, files in (("one", 2), ("dict", 1), ("parts/train", 1)):
+        read = read_source(str(tmp_path / name), "data.forget")
+        assert (read.rows, read.files) == (rows, files)
+    with pytest.raises(UserError, match="train, test"):
+        read_source(str(tmp_path / "parts"), "data.forget")
+    (tmp_path / "one/data-00001-of-00002.arrow").write_bytes(b"half")
+    with pytest.raises(UserError, match="no data set that can be loaded"):
+        read_source(str(tmp_path / "one"), "data.forget")
+
+
+PACKED = {
+    "rows.jsonl.gz": ("\n".join(map(json.dumps, RETAIN[:2])), RETAIN[:2]),
+    "rows.ndjson": ("\n".join(map(json.dumps, RETAIN[:2])), RETAIN[:2]),
+    "rows.JSON.GZ": (json.dumps(RETAIN[:2]), RETAIN[:2]),
+    "rows.csv.gz": ("question,answer\r\nWho?,I.\r\n", [{"question": "Who?", "answer": "I."}]),
+    "rows.tsv.gz": ("question\tanswer\nWho, you?\tI.\n", [{"question": "Who, you?", "answer": "I."}]),
+    "page.txt.gz": ("\ufeffOne day.\r\nTwo.", [{"text": "One day.\nTwo."}]),
+}
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_files(tmp_path, name):
+    text, rows = PACKED[name]
+    content = text.encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.lower().endswith(".gz") else content)
+    assert read_source(str(tmp_path / name), "data.forget").rows == rows
+
+
+@pytest.mark.parametrize("how", ["cut", "not packed", "too large"])
+def test_packed_files_that_cannot_be_read(tmp_path, monkeypatch, how):
+    path = tmp_path / "rows.jsonl.gz"
+    packed = gzip.compress(json.dumps(RETAIN).encode())
+    path.write_bytes({"cut": packed[:-9], "not packed": b"{}"}.get(how, packed))
+    if how == "too large":
+        monkeypatch.setattr(row_formats, "LARGEST_JSON", 100)
+    with pytest.raises(UserError, match=r"rows\.jsonl\.gz' (cannot be unpacked|has more than 100 bytes)"):
+        read_source(str(path), "data.forget")
+
+
+def test_how_many_files_and_rows_were_read_is_said(place, model, caplog):
+    folder = place(a_txt="Ann lives in Ulm.", b_txt="Ann was born in Ulm.")
+    with caplog.at_level("INFO", logger="lightning.pytorch.utilities.rank_zero"):
+        TextFiles(str(folder), RETAIN, tokenizer=str(model)).load()
+    assert "Read: forget 2 row(s) of 2 file(s), retain 12 row(s)." in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -540,8 +698,8 @@ def test_bad_choices(options, words):
         ("a.csv", b'question,answer\n"Who?,Ann\nr,Bob\n', "^Line 3 of .* table"),
         ("a.csv", b'question, answer\n"Who?", "Ann"\n', "^Line 2 of .* space "),
         ("a.csv", b"question,answer,answer\nq,a,b\n", r"columns .*\(question, answer, answer\)"),
-        ("a.parquet", b"PAR1", "' .* parquet "),
-        ("a.docx", b"", r"\.jsonl, \.json, \.csv"),
+        ("a.parquet", b"PAR1", "parquet"),
+        ("a.docx", b"", r"\.jsonl, \.ndjson, \.json, \.csv"),
     ],
 )
 def test_bad_files(tmp_path, name, content, words):
