@@ -58,6 +58,7 @@ class Account:
         model: Folder of the exported model; ``None``: it was not exported.
         examples: Forgotten rows to read; empty unless texts were asked for.
         untested: What the run did not test, beside what ``attacked`` says.
+        caveats: What must be read before any number.
         date: When the account was written, in UTC.
     """
 
@@ -79,6 +80,7 @@ class Account:
     examples: list[Example]
     provenance: Facts
     date: str
+    caveats: list[str]
 
     @property
     def statements(self) -> dict[str, list[Statement]]:
@@ -158,7 +160,7 @@ class Measured(NamedTuple):
     judged: str
 
 
-def account(run: Measured, facts: Facts, examples: list[Example], limit: int | None) -> Account:
+def account(run: Measured, facts: Facts, examples: list[Example], limit: int | None, caveats: list[str]) -> Account:
     """Give account of a run that had a model before, with at most ``limit`` rows of a set."""
     data, module, retrained = data_of(run.trainer), run.module, run.columns.get("retrained", {})
     config, after = getattr(module.network, "config", None), run.columns[run.judged]
@@ -181,6 +183,7 @@ def account(run: Measured, facts: Facts, examples: list[Example], limit: int | N
         model=exported(run.trainer, run.folder),
         examples=examples,
         provenance=facts,
+        caveats=caveats,
         date=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC").lstrip("0"),
     )
 

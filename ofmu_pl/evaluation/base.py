@@ -10,12 +10,14 @@ from typing import Any, ClassVar, Literal
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.utilities import rank_zero_warn
 from torch import nn
 
 from ofmu_pl.data.base import PairedDataModule, data_of
 from ofmu_pl.evaluation.account import Account, Example, Measured, remark_of
+from ofmu_pl.evaluation.caveats import SO, guessed
 from ofmu_pl.evaluation.gradient_alignment import alignment_rows, both_know, gradient_alignment
-from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Facts, Reference, Scored, worse_than_chance
+from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Facts, Reference, Scored
 from ofmu_pl.evaluation.results import as_dicts, facts_of, tell, tell_where, write_results
 from ofmu_pl.evaluation.table import FinalTable, Metrics, print_table
 from ofmu_pl.metrics import ImageScores, SetScores
@@ -64,6 +66,7 @@ class Evaluation(pl.Callback, ABC):
         self.reference: Reference | None = None
         self.second: Reference | None = None  # one more retrained model
         self.before: Scored = {}
+        self.doubt: str | None = None  # why the target may not know its rows
         self._facts: Facts | None = None  # how the model before was scored
         self.more: dict[str, Metrics] = {}  # by column
         self.told: Account | None = None
@@ -93,6 +96,21 @@ class Evaluation(pl.Callback, ABC):
     def interim_metrics(self, trainer: pl.Trainer, scores: Scored) -> Metrics:
         """Metrics of a cheap measurement."""
 
+    def unknown(self, trainer: pl.Trainer, model: nn.Module, scores: Scored) -> str | None:
+        """Say that a target is not shown to know its rows, here by random guesses; ``None``: it is. Takes all ranks."""
+        if guessed(scores, self._guess(trainer), "forget", "retain"):
+            return (
+                f"The target knows its rows no better than random guesses, {SO}: give the model that was trained on "
+                "them, with its template (of images its order of classes, mean and std)."
+            )
+        return None
+
+    @staticmethod
+    def _guess(trainer: pl.Trainer) -> float:
+        """Loss of random guesses, in nats."""
+        module: Any = trainer.lightning_module
+        return float(module.recipe.uniform_loss(module.network))
+
     @abstractmethod
     def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
         """Load the retrained model's scores; refuse them if they belong to other data or were made otherwise."""
@@ -119,10 +137,9 @@ class Evaluation(pl.Callback, ABC):
 
     def remark(self, trainer: pl.Trainer, metrics: Metrics) -> str | None:
         """What the table does not say by itself: what of the data nobody saw, or what has no goal."""
-        module: Any = trainer.lightning_module
         r = self.reference
         told = remark_of(data_of(trainer), r is not None)
-        if r is None or not worse_than_chance(r.scores, module.recipe.uniform_loss(module.network)):
+        if r is None or not guessed(r.scores, self._guess(trainer), "retain"):
             return told
         worse = f"The reference '{r.source}' is worse than chance on retained rows, so it sets no goal to go by."
         return f"{worse} {told or ''}".strip()
@@ -137,6 +154,9 @@ class Evaluation(pl.Callback, ABC):
             self._load_reference(trainer, pl_module)
             if not self.before:  # a resumed run has it from its checkpoint
                 self.before = self.measured(trainer, pl_module.network, "before")
+                self.doubt = self.unknown(trainer, pl_module.network, self.before)
+                if self.doubt:
+                    rank_zero_warn(self.doubt)
                 self._log(trainer, pl_module, self._all_metrics(trainer, self.before, "before"))
             if trainer.global_step:  # it was stopped before it could measure what was due, or was to end there
                 self._measure(trainer, pl_module)
@@ -170,7 +190,8 @@ class Evaluation(pl.Callback, ABC):
         self._book("training")
         before = {name: s.as_dict() for name, s in self.before.items()}
         more = {name: r.as_dict() for name, r in self.more.get("before", {}).items()}
-        return {"before": before, "more": more, "seconds": dict(self.seconds), "facts": self._facts}
+        facts = {"facts": self._facts, "doubt": self.doubt}
+        return {"before": before, "more": more, "seconds": dict(self.seconds), **facts}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore what ``state_dict`` gave."""
@@ -178,6 +199,7 @@ class Evaluation(pl.Callback, ABC):
         more = {name: MetricResult.from_dict(name, entry) for name, entry in state_dict["more"].items()}
         self.more["before"] = more
         self.seconds, self._facts = state_dict["seconds"], state_dict.get("facts")
+        self.doubt = state_dict.get("doubt")
 
     def _require_same_scoring(self, facts: Facts) -> None:
         """Refuse to score a resumed run otherwise than its model before; versions may differ."""
@@ -264,17 +286,20 @@ class Evaluation(pl.Callback, ABC):
                 found = self._all_metrics(trainer, side, name)
                 columns[name] = found if name == "retrained" else with_verdicts(found, columns.get("before", {}))
         self._log(trainer, pl_module, columns[judged], last=True)
-        remark = self.remark(trainer, columns[judged])
+        caveats = {"forgotten": self.doubt} if self.doubt else {}
+        if self.before and guessed(scores, self._guess(trainer), "retain"):
+            caveats["kept"] = "What must stay is lost: the model knows it no better than random guesses."
+        title = f"{data_of(trainer).name}, {type(pl_module).__name__}, {trainer.global_step} iterations"
+        title += f", definition {self.definition}"
+        self.ending = FinalTable(title, columns, self.remark(trainer, columns[judged]), caveats)
         if log_dir is not None:
             run = Measured(trainer, pl_module, weights, Path(log_dir), scores, columns, judged)
             self.write_files(run)
             facts = facts_of(run, self.scoring_facts(trainer, network), self.second)
             if self.before:
-                self.told = tell(run, facts, self.examples(trainer, scores), self.rows)
-            write_results(run, facts, self.reference, self.definition, remark, self.seconds)
+                self.told = tell(run, facts, self.examples(trainer, scores), self.rows, list(caveats.values()))
+            write_results(run, facts, self.reference, self.definition, self.ending.said, self.seconds)
         # Last: an output that takes nothing any more, as of a closed terminal, must cost no results.
-        title = f"{data_of(trainer).name}, {type(pl_module).__name__}, {trainer.global_step} iterations"
-        self.ending = FinalTable(f"{title}, definition {self.definition}", columns, remark)
         if self.prints:
             print_table(*self.ending)
         if log_dir is not None:

@@ -13,6 +13,7 @@ from ofmu_pl.data.base import data_of
 from ofmu_pl.data.images import ImageDataModule
 from ofmu_pl.data.sampler import batch_indices
 from ofmu_pl.evaluation.base import Evaluation
+from ofmu_pl.evaluation.caveats import read_otherwise
 from ofmu_pl.evaluation.reference import LOADED, RETRAIN, Facts, Reference, check_model, read_model_facts
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import ImageScores, ImageUnlearning, vision_metrics
@@ -103,6 +104,13 @@ class ImageEvaluation(Evaluation):
         if FORGET_TEST_AUC.name in metrics:
             told += f" {FORGET_TEST_AUC.name} has a goal, 0.5: no loss tells forgotten images from held-out ones."
         return f"{told} Give one as the reference, or train one on the command line (--evaluation.reference {RETRAIN})."
+
+    def unknown(self, trainer: pl.Trainer, model: nn.Module, scores: dict[str, ImageScores]) -> str | None:
+        """Read its images in other usual ways, and hold them against random guesses."""
+        blank = torch.zeros(1, *data_of(trainer).images.shape[1:], dtype=torch.uint8)
+        with together(model, partial(predict, model, blank)):
+            told = read_otherwise(model, data_of(trainer))
+        return told or super().unknown(trainer, model, scores)
 
     def interim_metrics(self, trainer: pl.Trainer, scores: dict[str, ImageScores]) -> Metrics:
         """The accuracies of the sets alone."""

@@ -104,12 +104,6 @@ def load_retrained(
         ) from error
 
 
-def worse_than_chance(scores: Scored, chance: float) -> bool:
-    """Whether a model's mean loss on retained rows is above ``chance``, that of one that knows nothing."""
-    kept = [scores[name] for name in ("retain", "retain_doc") if name in scores]
-    return any((s.answer_loss if isinstance(s, SetScores) else s.losses).mean() > chance for s in kept)
-
-
 def read_model_facts(source: str) -> Facts | None:
     """Read ``provenance.json`` in a model's folder; ``None`` without such a file."""
     path = Path(source).expanduser() / PROVENANCE

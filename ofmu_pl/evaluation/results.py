@@ -37,9 +37,9 @@ def facts_of(run: Measured, scoring: Facts, second: Reference | None) -> Facts:
     return facts
 
 
-def tell(run: Measured, facts: Facts, examples: list[Example], limit: int | None) -> Account:
+def tell(run: Measured, facts: Facts, examples: list[Example], limit: int | None, caveats: list[str]) -> Account:
     """Write the card and the audit page of a run that had a model before; returns what they tell."""
-    told = account(run, facts, examples, limit)
+    told = account(run, facts, examples, limit, caveats)
     write_card(told)
     write_audit(run.folder / AUDIT, told)
     return told

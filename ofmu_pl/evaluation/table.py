@@ -17,25 +17,36 @@ Metrics = dict[str, MetricResult]
 
 
 class FinalTable(NamedTuple):
-    """What a run ends with: metrics by model, under a title, with a remark."""
+    """What a run ends with: metrics by model, under a title, with a remark; ``caveats`` come first, by group."""
 
     title: str
     columns: dict[str, Metrics]
     remark: str | None
+    caveats: dict[str, str]
+
+    @property
+    def said(self) -> str | None:
+        """Caveats and remark."""
+        return " ".join(filter(None, (*self.caveats.values(), self.remark))) or None
 
 
 IN_SHORT = {"forgotten": "Forgotten", "kept": "Kept", "attacks": "Attackers"}
 """Groups with a line below the table, each by its first metric that has a sentence and was measured before the run."""
 
 
-def print_table(title: str, columns: dict[str, Metrics], remark: str | None = None) -> None:
+def print_table(
+    title: str, columns: dict[str, Metrics], remark: str | None = None, caveats: dict[str, str] | None = None
+) -> None:
     """Print metrics side by side, by model: ``before``, the measured ones, ``retrained``.
 
-    Goal, interval and number of rows are shown where one model is measured.
+    Goal, interval and number of rows are shown where one model is measured. A group with a caveat has no line below.
     """
     measured = [name for name in columns if name not in ("before", "retrained")]
     judged, alone = columns[measured[-1]], len(measured) == 1
     on = console()
+    caveats = caveats or {}
+    for caveat in caveats.values():
+        on.print(caveat, style="bold red", highlight=False, markup=False)
     table = models_table(title, remark, "metric", {name: name in measured for name in columns})
     if alone:
         table.add_column("goal", justify="right", no_wrap=True)
@@ -53,15 +64,15 @@ def print_table(title: str, columns: dict[str, Metrics], remark: str | None = No
             table.add_row(metric, better, *values, *([goal, between(result.interval), str(result.n)] if alone else []))
         table.add_section()
     on.print(table)
-    for line in _in_short(columns.get("before", {}), judged) if alone else ():
+    for line in _in_short(columns.get("before", {}), judged, caveats) if alone else ():
         on.print(line, highlight=False)
 
 
-def _in_short(before: Metrics, after: Metrics) -> Iterator[str]:
+def _in_short(before: Metrics, after: Metrics, caveats: dict[str, str]) -> Iterator[str]:
     """What came of a run: a number for what is forgotten, one for what is kept, and one for what attackers tell."""
     for group, head in IN_SHORT.items():
         name = next((x for x, r in after.items() if r.group == group and r.metric.says and x in before), None)
-        if name is not None:
+        if name is not None and group not in caveats:
             r = after[name]
             goal = "" if r.target is None else f" (goal {figure(r.target)})"
             yield f"{head}: {name} {figure(before[name].value)} → {figure(r.value)}{goal}"

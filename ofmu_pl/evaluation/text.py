@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from ofmu_pl.data.base import data_of
 from ofmu_pl.evaluation.account import Example, Measured
 from ofmu_pl.evaluation.base import Evaluation
+from ofmu_pl.evaluation.caveats import like_held_out
 from ofmu_pl.evaluation.outputs import SamplesName, write_open_unlearning_logs, write_samples
 from ofmu_pl.evaluation.reference import (
     Facts,
@@ -145,6 +146,10 @@ class TextEvaluation(Evaluation):
             if ours is not None and theirs is not None and alike and (forgets(name) or noise is not None):
                 found |= nearness(ours, theirs, was, noise, name, self.definition)
         return found
+
+    def unknown(self, trainer: pl.Trainer, model: nn.Module, scores: Scores) -> str | None:
+        """Hold its rows against random guesses, and its forget rows against held-out rows."""
+        return super().unknown(trainer, model, scores) or like_held_out(scores)
 
     def interim_metrics(self, trainer: pl.Trainer, scores: Scores) -> Metrics:
         """The metrics of the data's suite without the reference, which has other items."""

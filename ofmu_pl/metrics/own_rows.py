@@ -50,7 +50,7 @@ def own_rows_metrics(
     if reference:
         goals |= _goals(reference.get("forget"), d)
     else:
-        told = attacked(scores) | attacked(_as_rows(scores))
+        told = attacked(scores) | attacked(as_rows(scores))
         goals |= _goals(scores.get("holdout"), d) | {k: x for k, x in known.items() if k.startswith("forget")}
         known = dict.fromkeys(told, UNTOLD) | known
     results = {}
@@ -61,7 +61,7 @@ def own_rows_metrics(
             results[own.name] = own.of_items(values, goal, definition, intervals, same_items=bool(reference))
     results |= tofu_metrics(scores, reference, definition, known, intervals) | results
     results |= document_metrics(scores, reference, definition, intervals)
-    results |= membership(_as_rows(scores), _as_rows(reference), known, d, intervals)
+    results |= membership(as_rows(scores), as_rows(reference), known, d, intervals)
     if HEADLINE in results:
         found = results[HEADLINE]
         results[HEADLINE] = replace(found, metric=replace(found.metric, column=9))
@@ -113,6 +113,6 @@ def _turned(metric: Metric, name: str) -> Metric:
     return metric.of(name, "forget", group=SIDES[name], column=None, higher_is_better=upwards)
 
 
-def _as_rows(scores: Scores) -> Scores:
+def as_rows(scores: Scores) -> Scores:
     """The pieces of documents instead of forget and holdout rows."""
     return {name: scores[f"{name}_doc"] for name in ("forget", "holdout") if f"{name}_doc" in scores}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ofmu_pl.metrics.bootstrap import wilson
 from ofmu_pl.support.errors import UserError
 
 if TYPE_CHECKING:
@@ -74,6 +75,10 @@ class SetScores:
     def correct_loss(self) -> np.ndarray:
         """Loss of the right answer in truth ratios, (N,): the paraphrase where there is one."""
         return self.answer_loss if self.paraphrase_loss is None else self.paraphrase_loss
+
+    def at_chance(self, guess: float) -> bool:
+        """Whether the answers are known no better than by random guesses, whose loss is ``guess`` nats."""
+        return bool(self.answer_loss.mean() >= guess)
 
     @classmethod
     def merge(cls, parts: Sequence[SetScores]) -> SetScores:
@@ -152,6 +157,11 @@ class ImageScores:
     def correct(self) -> np.ndarray:
         """Whether each prediction is right, (N,) bool; NaN is wrong."""
         return self.predictions == self.labels
+
+    def at_chance(self, guess: float) -> bool:
+        """Whether more images are right than of random guesses, whose loss is ``guess`` nats, is not shown (95 %)."""
+        share = float(self.correct.mean())
+        return share < 1 and wilson(share, len(self.ids))[0] <= np.exp(-guess)
 
     @property
     def losses(self) -> np.ndarray:

@@ -161,6 +161,6 @@ def run(
     measured = dict(ending.columns)
     before, retrained = measured.pop("before", {}), measured.pop("retrained", {})
     (after,) = measured.values()
-    result = Unlearned(model, after, before, retrained, ending.remark, home, ending, name, write, evaluation.told)
+    result = Unlearned(model, after, before, retrained, ending.said, home, ending, name, write, evaluation.told)
     weakref.finalize(result, shutil.rmtree, home, ignore_errors=True)
     return result

@@ -11,7 +11,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from ofmu_pl.data import TextFiles
 from ofmu_pl.data.guessable import OWN
 from ofmu_pl.data.own_tokenizer import train_tokenizer
-from ofmu_pl.evaluation.reference import Reference, evaluation_facts, read_reference, worse_than_chance
+from ofmu_pl.evaluation.caveats import guessed
+from ofmu_pl.evaluation.reference import Reference, evaluation_facts, read_reference
 from ofmu_pl.evaluation.scoring import cached_scores, score_rows
 from ofmu_pl.metrics import ImageScores, SetScores, tofu_metrics
 from ofmu_pl.metrics.own_rows import own_rows_metrics
@@ -197,5 +198,5 @@ def test_chance_is_one_of_all_classes_or_tokens(p):
     images = ImageScores(np.arange(3), np.zeros(3, dtype=int), np.log([[p, 1 - p]] * 3))
     text = SetScores(np.arange(3), np.full(3, -np.log(p)))
     for scores in ({"retain": images}, {"retain": text}, {"retain_doc": text}):
-        assert worse_than_chance(scores, np.log(2)) == (p < 0.5)
-    assert not worse_than_chance({"forget": text, "holdout": text}, np.log(2))
+        assert guessed(scores, np.log(2), "retain") == (p < 0.5)
+    assert not guessed({"forget": text, "holdout": text}, np.log(2), "retain")

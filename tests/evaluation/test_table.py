@@ -54,6 +54,16 @@ def test_several_measured_models_stand_side_by_side_without_the_columns_of_one(c
     assert row[-4:] == ["0.0000", "0.2500", "0.5000", "0.7500"]
 
 
+def test_caveats_come_first_and_take_the_place_of_their_groups_line(capsys):
+    metrics = [Metric(group, True, group=group, says="It is {value}.") for group in ("forgotten", "kept")]
+    columns = {name: {m.name: m.result(0.5, n=4) for m in metrics} for name in ("before", "after")}
+    print_table("Results", columns, None, {"kept": "What must stay is [lost]."})
+    out = capsys.readouterr().out
+    assert out.startswith("What must stay is [lost].")
+    assert "Forgotten:" in out
+    assert "Kept:" not in out
+
+
 def test_a_run_ends_with_what_is_forgotten_kept_and_told(capsys):
     """Of each group the first metric that has a sentence, with its goal if there is one."""
     said = {"says": "It is {value}."}

@@ -51,6 +51,7 @@ def account(exported, **changes):
         before=before,
         after=after,
         retrained={},
+        caveats=[],
         untested=["Whether it comes back."],
         model=exported,
         examples=[],

@@ -141,6 +141,13 @@ def test_one_row_is_compared_by_its_loss(unlearn, known):
     assert seen["goal/left"] < 1
 
 
+def test_copies_of_a_row_make_no_test(unlearn, known):
+    """Twenty copies of one row beside held-out rows could not tell the sides apart either."""
+    method, _ = unlearn(NPO, steps=10, stop_at="holdout", sides={"forget": known[1]["forget"][:1] * 20})
+    _, seen = method.reached(EVERY)
+    assert "goal/left" in seen
+
+
 def test_images_end_too():
     method = SCRUB(network(), max_epochs=0, optimizer=FAST, max_harm=0.5, keep="best")
     train_on_digits(method, steps=20, forget_classes=None, forget_fraction=0.1)

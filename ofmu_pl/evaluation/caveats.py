@@ -1,0 +1,71 @@
+"""What is said before any number: that a target is not shown to know its rows, or that what must stay is lost."""
+
+import torch
+from scipy.stats import binomtest, mannwhitneyu
+from torch import Tensor, nn
+
+from ofmu_pl.data.images import ImageDataModule
+from ofmu_pl.data.sampler import evenly
+from ofmu_pl.evaluation.reference import Scored
+from ofmu_pl.metrics import Scores
+from ofmu_pl.metrics.bootstrap import LEVEL
+from ofmu_pl.metrics.membership import auc
+from ofmu_pl.metrics.own_rows import as_rows
+from ofmu_pl.metrics.tofu import attacked
+from ofmu_pl.networks.vision import predict
+
+SO = "so nothing below shows that anything was forgotten"
+TRIED = 512  # training images that are read otherwise
+USUAL = {
+    "mean 0 and std 1": ([0.0] * 3, [1.0] * 3),
+    "mean and std 0.5": ([0.5] * 3, [0.5] * 3),
+    "ImageNet's mean and std": ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+    "pixels from 0 to 255": ([0.0] * 3, [1 / 255] * 3),
+}
+"""Ways in which training programs normalise pixels in [0, 1]: mean and std of each channel."""
+
+
+def guessed(scores: Scored, guess: float, *sides: str) -> bool:
+    """Whether a model knows rows of a side (``forget``, ``retain``) no better than random guesses of ``guess`` nats."""
+    sets = [scores[name] for side in sides for name in (side, f"{side}_doc") if name in scores]
+    return any(s.at_chance(guess) for s in sets)
+
+
+def like_held_out(scores: Scores) -> str | None:
+    """Say that forget rows are not shown to be better known than held-out rows; ``None``: they are, or there are none.
+
+    Their losses, of whole answers or of facts, must be lower by one-sided rank tests at 5 %, corrected by Bonferroni;
+    where rows are too few for any test, all must be lower.
+    """
+    for sides in (attacked(scores), attacked(as_rows(scores))):
+        tests = [sides[name] for name in ("mia_loss", "mia_facts") if name in sides]
+        p = [mannwhitneyu(*test, alternative="less").pvalue for test in tests]
+        if p and min(p) * len(p) > LEVEL and not any(auc(*test) == 1 for test in tests):
+            known, unseen = (f"{losses.mean():.2f}" for losses in tests[0])
+            return (
+                f"Nothing shows that the target knows the forget rows better than held-out rows (mean loss {known} and "
+                f"{unseen} nats), {SO}: give the model that was trained on them, and the template of its training."
+            )
+    return None
+
+
+def read_otherwise(model: nn.Module, data: ImageDataModule) -> str | None:
+    """Say how images must be read for most training images to be right, and many more (sign test, p below .001)."""
+    if data.channels != 3:
+        return None
+    batch = data.plain("full", list(evenly(range(len(data.splits["full"])), TRIED)))
+    images, labels = batch["images"], batch["labels"]
+    mean, std = (torch.tensor(x).view(3, 1, 1) for x in (data.mean, data.std))
+    ways: dict[str, Tensor] = {"channels in the order blue, green, red": images.flip(1)}
+    for way, numbers in USUAL.items():
+        m, s = (torch.tensor(x).view(3, 1, 1) for x in numbers)
+        ways[way] = (images - m) / s * std + mean  # which the network normalises to (images - m) / s
+    right = (predict(model, 255 * images).argmax(1) == labels).numpy()
+    for way, pixels in ways.items():
+        otherwise = (predict(model, 255 * pixels).argmax(1) == labels).numpy()
+        more, less = int((otherwise & ~right).sum()), int((right & ~otherwise).sum())
+        surely = more > less and binomtest(more, more + less, alternative="greater").pvalue < 0.001
+        if surely and otherwise.mean() > 0.5:
+            shares = f"{otherwise.mean():.0%} of its training images, as given on {right.mean():.0%}"
+            return f"The target does not know its images as they are given: with {way} it is right on {shares}, {SO}."
+    return None
