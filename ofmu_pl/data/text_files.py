@@ -1,5 +1,6 @@
 """Rows of one's own: what must go, what must stay, and what no model has seen, from any file."""
 
+import json
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
@@ -9,7 +10,7 @@ from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
 from ofmu_pl.data.alternatives import REFUSALS, other_answers, with_refusals
 from ofmu_pl.data.base import ALTERNATIVE
-from ofmu_pl.data.encoded import Row, first_copies, identity
+from ofmu_pl.data.encoded import Row, first_copies
 from ofmu_pl.data.own_files import Rows, Source, read_source
 from ofmu_pl.data.own_rows import Side, chosen_rows, form_of, refuse_overlap, sound_rows
 from ofmu_pl.data.pieces import pieces, shared_run
@@ -180,9 +181,9 @@ class TextFiles(TextDataModule):
 
 
 def _once(name: str, rows: Iterable[Row]) -> list[Row]:
-    """The rows without copies of others."""
+    """The rows without copies of others; what differs, if only by a capital, is no copy, for it is to be forgotten."""
     every = list(rows)
-    return [every[i] for i in first_copies(name, list(map(identity, every)))]
+    return [every[i] for i in first_copies(name, [json.dumps(row, sort_keys=True) for row in every])]
 
 
 def _keep_apart(one: Side, other: Side, why: str) -> None:

@@ -365,17 +365,16 @@ def test_the_hub(monkeypatch, name, asked_for):
 
 
 def test_copies_of_a_row_count_once(model):
-    copies = [FORGET[0], {name: f" {text.upper()}" for name, text in FORGET[0].items()}]
+    copies = [FORGET[0], dict(reversed(FORGET[1].items()))]
+    other = {**FORGET[0], "answer": FORGET[0]["answer"].upper()}
     turns = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "I."}]
-    data = load(model, forget=FORGET + copies, retain=[{"messages": turns}, {"messages": turns}], holdout=HOLDOUT * 3)
-    assert {name: len(rows) for name, rows in data.splits.items()} == {
-        "forget": 4,
-        "retain": 1,
-        "holdout": 4,
-        "full": 5,
-    }
-    assert {name: len(rows) for name, rows in data.evaluation_sets.items()} == {"forget": 4, "retain": 1, "holdout": 4}
-    assert data.splits["forget"] == [dict(row) for row in FORGET]
+    data = load(
+        model, forget=[*FORGET, *copies, other], retain=[{"messages": turns}, {"messages": turns}], holdout=HOLDOUT * 3
+    )
+    splits = {name: len(rows) for name, rows in data.splits.items()}
+    assert splits == {"forget": 5, "retain": 1, "holdout": 4, "full": 6}
+    assert {name: len(rows) for name, rows in data.evaluation_sets.items()} == {"forget": 5, "retain": 1, "holdout": 4}
+    assert data.splits["forget"] == [*FORGET, other]
 
 
 def test_copies_of_a_piece_count_once(model):
