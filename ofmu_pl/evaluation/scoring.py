@@ -65,8 +65,6 @@ def score_rows(
 ) -> Scores:
     """Score a model on evaluation sets in one pass; each of several ranks takes a share, and all get every score.
 
-    A model that sees what follows is refused.
-
     Args:
         model: A Hugging Face causal language model.
         encoder: Turns rows into tokens.
@@ -107,7 +105,6 @@ def score_rows(
                 answers[0].own = kinds(true) == OWN if kinds is not None and tells_facts else None
             question.generates |= generates
     with evaluating(model), together(model, one_token(model)):
-        require_causal(model)
         answer_questions(model, encoder, questions, max_new_tokens, hidden, progress)
     shares = gathered({name: _collect(part, encoder) for name, part in parts.items()})
     scores = {}
@@ -129,8 +126,11 @@ def cached_scores(
 ) -> Scores:
     """Run ``score_rows``, whose arguments these are, on all evaluation sets, or read what it gave before.
 
-    Numbers are kept and texts are not: where ``texts`` are wanted, the model is scored anew.
+    Numbers are kept and texts are not: where ``texts`` are wanted, the model is scored anew. A model that sees what
+    follows is refused.
     """
+    with evaluating(model), together(model, one_token(model)):
+        require_causal(model)
     path, folder = None, cache_folder()
     if folder is not None:
         counted = [name for name, rows in data.evaluation_sets.items() if "counts" in (rows or [{}])[0]]
