@@ -28,6 +28,7 @@ from ofmu_pl.data import TOFU
 from ofmu_pl.losses import ceiling
 from ofmu_pl.modules.steppers import INNER_BETAS
 from ofmu_pl.networks import CausalLM
+from ofmu_pl.report.tables import to_markdown
 from ofmu_pl.support.files import read_json, write_json
 
 BETA, FLOOR, LR = 0.5, 1e-4, 3e-4
@@ -127,7 +128,7 @@ def page(figures: dict[str, Any]) -> str:
             cells = [row[when][f"{part}_{what}"] for what in ("error", "cosine") for when in ("before", "after")]
             cells.append(row["steps"][part == "penalty"])
             rows.append([row["trained"], row["state"], *(f"{cell:.3g}" for cell in cells)])
-        parts.append(texts(title, rows))
+        parts.append(to_markdown(texts("", title, rows)).rstrip())
     return "\n\n".join(parts) + "\n"
 
 

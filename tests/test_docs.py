@@ -38,7 +38,7 @@ def anchors(page):
 def links(page):
     """Targets within the repository that a page names, with their anchors."""
     for link in LINKS.findall(text_of(page)):
-        if not link.startswith(("http", "generated/")):  # what Sphinx makes, Sphinx checks
+        if not link.startswith(("http", "generated/", "../generated/")):  # what Sphinx makes, Sphinx checks
             path, _, anchor = link.partition("#")
             yield link, (page.parent / path).resolve() if path else page, anchor
 

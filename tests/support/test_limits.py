@@ -37,7 +37,7 @@ def test_templates():
     tokenizer = copy.deepcopy(train_tokenizer(["one two"]))
     tokenizer.chat_template = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     with pytest.raises(UserError, match="seconds"):
-        rendered(tokenizer, [{"role": "user", "content": "one"}], True, None, "")
+        rendered(tokenizer, [{"role": "user", "content": "one"}], True, {"date_string": ""})
 
 
 def test_an_alarm_of_another_goes_on_and_threads_have_none():
