@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ MODELS = {"before": TARGET, "metrics": UNLEARNED}
 """What attacks call the models of a run's results."""
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 RESULTS = SCRIPTS.parent / "docs/results"
+MOST_WORDS = 1500
 DATA = sorted((RESULTS / "data").glob("*.json"))
 
 
@@ -30,9 +32,20 @@ def script(monkeypatch):
 @pytest.mark.parametrize("data", DATA, ids=lambda path: path.stem)
 def test_text_and_values_agree(data, script):
     below = (RESULTS / f"{data.stem}.md").read_text(encoding="utf-8").partition(script.MARK)[2]
-    assert below.strip() == script.page(data.stem, script.Stored.read(data)).strip(), (
+    stored = script.Stored.read(data)
+    assert below.strip() == script.page(data.stem, stored).strip(), (
         "what stands below the mark is never written by hand: run scripts/results.py"
     )
+    found = script.every_table(stored)
+    files = script.csv_files(data.stem, found)
+    assert len(files) == len(found), "each table has a file of its own"
+    assert {path: path.read_text(encoding="utf-8") for path in data.with_suffix("").iterdir()} == files
+
+
+@pytest.mark.parametrize("page", sorted(RESULTS.glob("*.md")), ids=lambda path: path.stem)
+def test_a_page_answers_in_so_many_words(page):
+    words = [word for word in page.read_text(encoding="utf-8").split() if re.search(r"\w", word)]
+    assert len(words) <= MOST_WORDS
 
 
 def test_finite_differences_agree_too(script):
