@@ -5,7 +5,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import lightning.pytorch as pl
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -140,6 +140,7 @@ class UnlearningCLI(LightningCLI):
     def _begun(self, words: str | None) -> Iterator[Start]:
         """Yield where the command begins; its folder is held and logged to, and removed if nothing came of it."""
         folder, command = self.method_folder, str(self.subcommand)
+        self._get(self.config_init, "evaluation").prints = self._get(self.config_init, "table")
         resolved = self.config[command].as_dict()
         if command == "fit":
             self.config[command]["ckpt_path"] = None  # the saved configuration is that of a whole run
@@ -181,6 +182,9 @@ class UnlearningCLI(LightningCLI):
         parser.add_argument("--logs", default="logs", help="Root of all outputs.")
         for name, text in (("benchmark", "under logs; null: the data's"), ("method", "under that; null: the method's")):
             parser.add_argument(f"--{name}", type=str | None, default=None, help=f"Folder {text} name.")
+        parser.add_argument(
+            "--table", type=Literal["short", "all"], default="short", help="Metrics of the table at the end."
+        )
         parser.add_lightning_class_args(ModelExport, "export")  # before the evaluation, which writes results.json last
         parser.add_lightning_class_args(Evaluation, "evaluation", subclass_mode=True)
         parser.add_argument(

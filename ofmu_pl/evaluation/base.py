@@ -61,7 +61,7 @@ class Evaluation(pl.Callback, ABC):
             raise UserError(f"`reference` is {reference!r}: give a retrained model's folder or hub id, or the model.")
         check_own(own_metrics)
         self.source, self.every_n_steps, self.own_metrics = reference, every_n_steps, own_metrics or []
-        self.prints = True  # a table at the end
+        self.prints: Literal["short", "all"] | None = "short"  # the table at the end
         self.ending: FinalTable | None = None
         self.reference: Reference | None = None
         self.second: Reference | None = None  # one more retrained model
@@ -301,6 +301,6 @@ class Evaluation(pl.Callback, ABC):
             write_results(run, facts, self.reference, self.definition, self.ending.said, self.seconds)
         # Last: an output that takes nothing any more, as of a closed terminal, must cost no results.
         if self.prints:
-            print_table(*self.ending)
+            print_table(*self.ending, whole=self.prints == "all")
         if log_dir is not None:
             tell_where(Path(log_dir), self.modality if self.before else None)

@@ -34,12 +34,35 @@ IN_SHORT = {"forgotten": "Forgotten", "kept": "Kept", "attacks": "Attackers"}
 """Groups with a line below the table, each by its first metric that has a sentence and was measured before the run."""
 
 
+MOST = 14
+"""Rows of the short table, which a screen of 24 lines holds with what stands around it."""
+NEVER = ("unseen", "language")
+"""Groups that the short table leaves out: yardsticks, which nothing moves, and looks at the texts' form."""
+
+
+def shortened(judged: Metrics) -> Metrics:
+    """The metrics of the short table: those that reports have as columns, then the first two of each other group."""
+    columns = [name for name, r in judged.items() if r.metric.column is not None]
+    leading: dict[str, list[str]] = {}
+    for name, r in judged.items():
+        if r.group not in NEVER:
+            leading.setdefault(r.group, []).append(name)
+    firsts = [names[place] for place in range(2) for names in leading.values() if len(names) > place]
+    chosen = list(dict.fromkeys([*columns, *firsts]))[:MOST]
+    return {name: r for name, r in judged.items() if name in chosen}
+
+
 def print_table(
-    title: str, columns: dict[str, Metrics], remark: str | None = None, caveats: dict[str, str] | None = None
+    title: str,
+    columns: dict[str, Metrics],
+    remark: str | None = None,
+    caveats: dict[str, str] | None = None,
+    whole: bool = False,
 ) -> None:
     """Print metrics side by side, by model: ``before``, the measured ones, ``retrained``.
 
     Goal, interval and number of rows are shown where one model is measured. A group with a caveat has no line below.
+    A table that is not ``whole`` has at most ``MOST`` rows.
     """
     measured = [name for name in columns if name not in ("before", "retrained")]
     judged, alone = columns[measured[-1]], len(measured) == 1
@@ -47,13 +70,16 @@ def print_table(
     caveats = caveats or {}
     for caveat in caveats.values():
         on.print(caveat, style="bold red", highlight=False, markup=False)
+    rows = judged if whole else shortened(judged)
+    more = f"{len(judged) - len(rows)} more metrics: --table all, results.json" if len(rows) < len(judged) else None
+    remark = "\n".join(filter(None, (remark, more))) or None
     table = models_table(title, remark, "metric", {name: name in measured for name in columns})
     if alone:
         table.add_column("goal", justify="right", no_wrap=True)
         table.add_column("95 % interval", justify="right", style="dim", min_width=9)  # an end of it in a line
         table.add_column("n", justify="right", style="dim", no_wrap=True)
     for group in dict.fromkeys([*GROUPS, *(result.group for result in judged.values())]):
-        for metric, result in judged.items():
+        for metric, result in rows.items():
             if result.group != group or (group == "nearness" and result.unit == "p-value"):  # said in words below
                 continue
             values = [figure(metrics[metric].value) if metric in metrics else "" for metrics in columns.values()]

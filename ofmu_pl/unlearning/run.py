@@ -58,9 +58,9 @@ class Unlearned:
     def __repr__(self) -> str:
         return f"<{self._ending.title}: see metrics, table(), report(folder) and save(folder)>"
 
-    def table(self) -> None:
-        """Print the table that the command line ends with."""
-        print_table(*self._ending)
+    def table(self, whole: bool = False) -> None:
+        """Print the table that the command line ends with, or one of all metrics."""
+        print_table(*self._ending, whole=whole)
 
     def save(self, folder: str | Path) -> Path:
         """Write the model, as a run of the command line leaves it.

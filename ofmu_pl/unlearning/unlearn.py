@@ -138,7 +138,7 @@ def unlearn(
     else:
         sides = {"forget": _plain(forget), "retain": _plain(retain), "holdout": _plain(holdout)}
         rows, evaluation = TextFiles(**sides, tokenizer=tokenizer, **options), TextEvaluation(**measured)
-    evaluation.prints = False  # the caller has the result
+    evaluation.prints = None  # the caller has the result
     with nullcontext() if images else restored(model):
         result = run(
             model,

@@ -1,11 +1,11 @@
-"""The table at the end of a run leaves no metric out."""
+"""The table at the end of a run fits a screen; the whole one leaves no metric out."""
 
 import io
 import re
 
 import pytest
 
-from ofmu_pl.evaluation.table import print_table
+from ofmu_pl.evaluation.table import MOST, print_table
 from ofmu_pl.metrics import Metric
 
 
@@ -23,6 +23,22 @@ def test_metrics_of_a_group_stand_together_and_strangers_come_last(capsys):
     shown = printed(capsys, **groups)
     assert shown[:4] == ["forget_Q_A_Prob", "model_utility", "retain_Q_A_Prob", "mia_loss"]
     assert shown[4:] == ["novelty", "another", "style"]
+
+
+def test_the_short_table_has_columns_of_reports_and_the_first_of_each_group(capsys):
+    declared = [Metric(f"forget_{i}", False, group="forgotten", column=9 if i == 20 else None) for i in range(30)]
+    declared += [Metric(f"{group}_{i}", True, group=group) for group in ("unseen", "kept", "own") for i in range(30)]
+    columns = {"after": {m.name: m.result(0.5, n=4) for m in declared}}
+    print_table("Results", columns)
+    out = capsys.readouterr().out
+    rows = [line.split()[0] for line in out.splitlines() if "0.5000" in line]
+    assert rows == ["forget_0", "forget_1", "forget_20", "kept_0", "kept_1", "own_0", "own_1"]
+    assert f"{len(declared) - len(rows)} more" in out
+    print_table("Results", columns, whole=True)
+    assert capsys.readouterr().out.count("0.5000") == len(declared)
+    many = [Metric(f"own_{i}", True, group=f"group {i}") for i in range(30)]
+    print_table("Results", {"after": {m.name: m.result(0.5, n=4) for m in many}})
+    assert capsys.readouterr().out.count("0.5000") == MOST
 
 
 @pytest.mark.parametrize("columns", [40, 80])
@@ -90,6 +106,6 @@ def test_a_run_ends_with_what_is_forgotten_kept_and_told(capsys):
 def test_held_out_rows_have_no_arrow(capsys):
     """They are a yardstick: a model that is ruined has other values of them, in either direction."""
     metric = Metric("holdout_loss", higher_is_better=False, unit="nats", group="unseen")
-    print_table("Results", {"after": {metric.name: metric.result(1.25, n=40)}})
+    print_table("Results", {"after": {metric.name: metric.result(1.25, n=40)}}, whole=True)
     (row,) = (line.split() for line in capsys.readouterr().out.splitlines() if "holdout" in line)
     assert row[:2] == ["holdout_loss", "1.2500"]
