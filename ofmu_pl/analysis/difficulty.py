@@ -125,7 +125,7 @@ def _load(
 
 def _recipe(folder: Path, source: str, data: Any) -> Network:
     if data.modality == "text":
-        return CausalLM(path=source)
+        return CausalLM.plain(source)
     try:
         config = read_json(folder / "config.json")
         make = {"ResNet18": ResNet18, "SmallCNN": SmallCNN}[config["network"]]

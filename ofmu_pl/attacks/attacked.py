@@ -115,7 +115,7 @@ def of_run(folder: Path) -> Attacked:
         )
     network = _network(folder / CONFIG)
     images = isinstance(network, ImageNetwork)
-    recipe: Callable[[str], Network] = network.at if isinstance(network, ImageNetwork) else CausalLM
+    recipe: Callable[[str], Network] = network.at if isinstance(network, ImageNetwork) else CausalLM.plain
     target = results.provenance.get("target") or getattr(network, "path", None)
     retrained = results.reference.source if results.reference is not None else None
     if retrained is not None and Path(retrained).suffix == ".json":
@@ -164,7 +164,7 @@ def of_models(place: Path, unlearned: str, retrained: str | None, target: str | 
     data.setup("fit")
     if retrained is not None:
         check_model(retrained, read_model_facts(retrained), data)
-    return _attacked(place, {UNLEARNED: unlearned, RETRAINED: retrained, TARGET: target}, CausalLM, data)
+    return _attacked(place, {UNLEARNED: unlearned, RETRAINED: retrained, TARGET: target}, CausalLM.plain, data)
 
 
 def _attacked(

@@ -20,7 +20,7 @@ from ofmu_pl.metrics.verdicts import ONE_RETRAINED
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.sets import is_probe
-from ofmu_pl.training.export import exported
+from ofmu_pl.training.export import exported, leaves_adapters
 
 IMAGES = ("Whether cropped, recoloured or otherwise altered images of the forgotten ones are still recognised.",)
 
@@ -179,7 +179,7 @@ def account(run: Measured, facts: Facts, examples: list[Example], limit: int | N
         before=run.columns["before"],
         after=after,
         retrained=retrained,
-        untested=_untested(data, after, bool(retrained), limit, module.watches_held_out),
+        untested=_untested(data, after, bool(retrained), limit, module.watches_held_out, leaves_adapters(run.trainer)),
         model=exported(run.trainer, run.folder),
         examples=examples,
         provenance=facts,
@@ -223,17 +223,21 @@ def remark_of(data: PairedDataModule, compared: bool) -> str | None:
     return (told.replace(NO_HOLDOUT, "").strip() if compared else told) or None
 
 
-def _untested(data: PairedDataModule, after: Metrics, compared: bool, limit: int | None, watched: bool) -> list[str]:
+def _untested(
+    data: PairedDataModule, after: Metrics, compared: bool, limit: int | None, watched: bool, adapters: bool
+) -> list[str]:
     """Say what was not tested and no attack tests, the most important first, as a person who signs must know it.
 
     ``compared``: there was a retrained model; ``limit``: most rows of a set that were scored; ``watched``: the method
-    looked at held-out rows to say how far to forget.
+    looked at held-out rows to say how far to forget; ``adapters``: they were exported alone.
     """
     text, remark, sets = data.modality == "text", remark_of(data, compared), data.evaluation_sets
     attacked = any(r.group == "attacks" for r in after.values())
     cut = any(limit is not None and len(sets.get(name, ())) > limit for name in ("forget", "forget_doc"))
     asked = any(is_probe(name) or name == "forget_paraphrased" for name in sets)
     told = {
+        "What is said once the adapters are taken off again, or the old ones put back: that model still knows what is "
+        "forgotten here.": adapters,
         f"How the tests end on held-out {'rows' if text else 'images'} that the run did not look at: the run decided "
         "how far to forget by some that are in the tests.": watched,
         "What a model would do that was trained without the forgotten rows: there was no retrained model to compare "

@@ -29,6 +29,7 @@ from ofmu_pl.metrics.verdicts import with_verdicts
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.provenance import weights_hash
+from ofmu_pl.training.export import become_written
 from ofmu_pl.training.progress import TIMED, forecast
 
 
@@ -129,8 +130,12 @@ class Evaluation(pl.Callback, ABC):
     def more_metrics(self, trainer: pl.Trainer, model: nn.Module) -> Metrics:
         """Metrics that need the model itself; takes all ranks. A retrained model is used for nothing else afterwards.
 
-        By default it is how far the gradients of forget rows agree, with the retrained model's value as its target.
+        By default there are none.
         """
+        return {}
+
+    def _alignment(self, trainer: pl.Trainer, model: nn.Module) -> Metrics:
+        """How far the gradients of forget rows agree, with the retrained model's value as its target."""
         found = gradient_alignment(trainer.lightning_module, model, data_of(trainer), self.rows)
         goal = self.reference.values.get(ALIGNMENT.name) if self.reference else None
         return by_name(replace(found, target=goal)) if found else {}
@@ -240,11 +245,18 @@ class Evaluation(pl.Callback, ABC):
         history.append({"step": step, "metrics": as_dicts(metrics)})
         self._book("evaluation")
 
-    def measured(self, trainer: pl.Trainer, model: nn.Module, column: str) -> Scored:
-        """Score a model and measure what needs the model itself; takes all ranks."""
+    def measured(self, trainer: pl.Trainer, model: nn.Module, column: str, ended: bool = False) -> Scored:
+        """Score a model and measure what needs the model itself; takes all ranks.
+
+        A model whose training has ``ended`` is measured as it is exported, but for its gradients: merged adapters have
+        none.
+        """
         self._book("training")
+        aligned = self._alignment(trainer, model)
+        if ended:
+            become_written(trainer, trainer.lightning_module)
         scores = self.score(trainer, model)
-        self.more[column] = self.more_metrics(trainer, model)
+        self.more[column] = self.more_metrics(trainer, model) | aligned
         self._book("evaluation")
         return scores
 
@@ -275,7 +287,9 @@ class Evaluation(pl.Callback, ABC):
     def _finish(self, trainer: pl.Trainer, pl_module: Any) -> None:
         judged = "after" if self.before else "model"
         network = pl_module.network
-        scores = self.measured(trainer, network, judged)  # this, the hash and log_dir take all ranks
+        scores = self.measured(
+            trainer, network, judged, trainer.state.fn == "fit"
+        )  # this, the hash and log_dir take all ranks
         weights, log_dir = weights_hash(network), trainer.log_dir
         if not trainer.is_global_zero:
             return

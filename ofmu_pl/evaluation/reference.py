@@ -95,7 +95,7 @@ def load_retrained(
     check_model(source, facts, datamodule)
     refuse_other_tokens("reference", source, datamodule.encoder)
     try:
-        return source, run.build(CausalLM(path=source), exact=False), facts
+        return source, run.build(CausalLM.plain(source), exact=False), facts
     except OwnCodeError as error:
         raise UserError(
             f"The reference '{source}' needs Python code of its own, which a reference never runs: `validate` it "

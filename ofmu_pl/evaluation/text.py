@@ -118,9 +118,8 @@ class TextEvaluation(Evaluation):
         return cached_scores(model, data, **settings, texts=texts, progress=progress)
 
     def more_metrics(self, trainer: pl.Trainer, model: PreTrainedModel) -> Metrics:
-        """What lm-eval's tasks say of the model, and how far the gradients of forget rows agree."""
-        said = self.tasks(model, data_of(trainer).tokenizer) if self.tasks else {}
-        return said | super().more_metrics(trainer, model)
+        """What lm-eval's tasks say of the model."""
+        return self.tasks(model, data_of(trainer).tokenizer) if self.tasks else {}
 
     def metrics(self, trainer: pl.Trainer, scores: Scores, column: str) -> Metrics:
         """The metrics of the data's suite, with intervals."""

@@ -379,9 +379,8 @@ class UnlearningModule(pl.LightningModule, ABC):
         parameters = trainable(self.network)
         if not parameters:
             raise UserError(
-                "The network has no parameter that is trained, as a folder of adapters (adapter_config.json) is loaded "
-                "with all of them frozen: merge the adapters into their base model first (peft's merge_and_unload and "
-                "save_pretrained), and give that folder."
+                "The network has no parameter that is trained, as adapters from the hub have none: download them, and "
+                "give their folder."
             )
         optimizer = built("optimizer", self.make_optimizer, parameters)
         check_optimizer(optimizer, sharded=self.run.ranks.sharded, device=self.device)

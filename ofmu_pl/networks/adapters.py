@@ -3,18 +3,26 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import deepcopy
+from copy import copy, deepcopy
+from pathlib import Path
 from typing import Any, cast
 
 from lightning.pytorch.utilities import rank_zero_warn
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from ofmu_pl.networks.rounding import widen
 from ofmu_pl.networks.slices import exchange
+from ofmu_pl.networks.state_files import check_tensors
 from ofmu_pl.support.errors import UserError, reason
+from ofmu_pl.support.files import read_json
+from ofmu_pl.support.kept import require_undamaged
 from ofmu_pl.support.limits import within
+from ofmu_pl.support.processes import is_first
+
+ADAPTERS = "adapter_config.json"  # what describes the adapters in a folder of peft's
 
 FROM_NOTHING = {"r", "lora_alpha", "lora_dropout", "target_modules", "exclude_modules", "layers_to_transform"}
 FROM_NOTHING |= {"layers_pattern", "rank_pattern", "alpha_pattern", "use_rslora", "task_type", "init_lora_weights"}
@@ -64,6 +72,58 @@ def add_adapters(model: PreTrainedModel, fields: dict[str, Any]) -> PreTrainedMo
             "by target_parameters in model.network.lora if what must go may live there."
         )
     return adapted
+
+
+def base_of(folder: Path) -> str:
+    """The folder or hub id of the model that the adapters in a folder stand on."""
+    try:
+        base = Path(read_json(folder / ADAPTERS)["base_model_name_or_path"]).expanduser()
+    except (OSError, ValueError, TypeError, KeyError):
+        base = folder
+    if (base / ADAPTERS).is_file():
+        raise UserError(f"'{folder / ADAPTERS}' names no model as base_model_name_or_path: name its folder or hub id.")
+    return str(base)
+
+
+def load_adapters(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
+    """Put the adapters in a folder of peft's on their model, to be trained; on a skeleton without their numbers."""
+    from peft import PeftConfig, PeftModel, get_peft_model, get_peft_model_state_dict, load_peft_weights
+
+    require_undamaged(folder)
+    try:
+        with within(f"Making the adapters in '{folder}'", more=0.05 * len([*model.modules()])):
+            if next(model.parameters()).is_meta:
+                config = PeftConfig.from_pretrained(str(folder))
+                config.inference_mode = False  # which would freeze them
+                return get_peft_model(model, config)
+            adapted = PeftModel.from_pretrained(model, str(folder), is_trainable=True)
+            stored = load_peft_weights(str(folder), device="cpu").keys()
+    except Exception as error:  # so many does peft raise at files that it does not expect
+        raise UserError(
+            f"'{folder}' has no readable adapters ({reason(error)}): give what peft's save_pretrained wrote, with "
+            f"{ADAPTERS} and adapter_model.safetensors."
+        ) from error
+    require_weights(adapted)
+    require_separate(adapted)
+    wanted = get_peft_model_state_dict(adapted, save_embedding_layers=False).keys()
+    base = {plain_name(name) for name, _ in adapted.named_parameters()}  # peft may store embeddings beside adapters
+    unexpected = [name for name in stored - wanted if plain_name(name) not in base]
+    check_tensors(folder, wanted - stored, unexpected, (), f"its {ADAPTERS}")
+    return adapted
+
+
+def write_adapters(model: PreTrainedModel, folder: Path, base: str) -> None:
+    """Write adapters alone, in their type, as peft does; where ranks hold shards it takes all, and the first writes."""
+    from peft import get_peft_model_state_dict
+
+    name = model.active_adapter
+    state = get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=False)
+    whole = {n: (x.full_tensor() if isinstance(x, DTensor) else x).detach().cpu().clone() for n, x in state.items()}
+    if is_first():
+        config = copy(model.peft_config[name])
+        config.base_model_name_or_path, config.inference_mode = base, True
+        config.save_pretrained(folder)
+        save_file({n: x.contiguous() for n, x in whole.items()}, folder / "adapter_model.safetensors", {"format": "pt"})
 
 
 def require_separate(model: PreTrainedModel) -> None:
@@ -133,21 +193,21 @@ def without_adapters(model: PreTrainedModel) -> Iterator[None]:
             p.requires_grad_(was)
 
 
-def merged(model: PreTrainedModel) -> PreTrainedModel:
+def merged(model: PreTrainedModel, copies: bool = True) -> PreTrainedModel:
     """The plain model that computes the same: on the host a copy with adapters added, or the model itself.
 
-    The copy is in float32, except for what bitsandbytes holds in 4 bits.
+    The copy is in float32, except for what bitsandbytes holds in 4 bits. Without ``copies`` it is made of the model.
     """
     if not is_adapted(model):
         return model
     device = next(model.parameters()).device
-    if device.type != "cpu":  # where there may be no room for another model
+    if copies and device.type != "cpu":  # where there may be no room for another model
         model.cpu()
-    copied = deepcopy(model)
-    if device.type != "cpu":
+    copied = deepcopy(model) if copies else model
+    if copies and device.type != "cpu":
         model.to(device)
     widen(copied)
-    _untie(copied.get_base_model())
+    untie(copied.get_base_model())
     return copied.merge_and_unload()
 
 
@@ -198,7 +258,7 @@ def must_part(model: PreTrainedModel) -> bool:
     return adapted and getattr(outputs, "weight", None) is inputs.weight
 
 
-def _untie(model: PreTrainedModel) -> None:
+def untie(model: PreTrainedModel) -> None:
     """Give the output layer weights of its own where an adapter makes them differ from the embedding's."""
     if not must_part(model):
         return

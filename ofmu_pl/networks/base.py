@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 from torch import Tensor, nn
 
 from ofmu_pl.losses import sample_mean, token_nll
+from ofmu_pl.support.errors import UserError
 
 Batch = dict[str, Tensor]
 
@@ -71,6 +72,14 @@ class Network(ABC):
 
         A network that was built ``in_shards`` is saved by all ranks together, into the first one's folder.
         """
+
+    def check_form(self, dtype: str | None = None, alone: bool = False) -> None:
+        """Refuse a form in which ``save`` cannot write: another type, or adapters alone (``CausalLM.save``)."""
+        if dtype is not None or alone:
+            raise UserError("export.dtype and export.adapters are for language models: leave them out.")
+
+    def become_saved(self, module: nn.Module, dtype: str | None = None, alone: bool = False) -> None:  # noqa: B027
+        """Give a network, in place and for good, the weights that ``save`` writes of it; takes all ranks."""
 
     @abstractmethod
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:

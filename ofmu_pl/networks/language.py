@@ -5,20 +5,20 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from ofmu_pl.core.vectors import is_sharded
+from ofmu_pl.core.vectors import is_sharded, local
 from ofmu_pl.losses import IGNORED, shifted
-from ofmu_pl.networks.adapters import add_adapters, has_usual_start, made_from_nothing, merged, plain_name, train_only
+from ofmu_pl.networks import adapters
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.positions import check_readable
-from ofmu_pl.networks.pretrained import buildable, described, load_pretrained, outlined, write_shards
-from ofmu_pl.networks.rounding import keep_differentiable, store_in_bfloat16
+from ofmu_pl.networks.pretrained import buildable, described, load_pretrained, outlined, own_type, write_shards
+from ofmu_pl.networks.rounding import keep_differentiable, store_in_bfloat16, widen, written_in
 from ofmu_pl.networks.slices import exchange, read_rows
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.processes import gathered, is_first
@@ -29,7 +29,8 @@ class CausalLM(Network):
     """A causal language model from the hub, from a folder, or randomly initialised from a configuration.
 
     Args:
-        path: Hub id or local folder of a model with its tokenizer; ``None`` needs ``config``.
+        path: Hub id or local folder of a model with its tokenizer; ``None`` needs ``config``. Of a folder of peft's
+            adapters, which names its base model, these adapters are trained (with ``lora`` they are merged first).
         config: Fields of a Hugging Face configuration for a random network, with ``model_type`` (for example
             ``{model_type: llama, hidden_size: 128, ...}``); vocabulary and special ids come from the tokenizer.
         tokenizer: Hub id or folder of the tokenizer, if it is not ``path``'s.
@@ -41,7 +42,7 @@ class CausalLM(Network):
         lora: Fields of peft's ``LoraConfig`` (``{r: 8, lora_alpha: 16}``): only adapters are trained, beside every
             linear layer but the last unless ``target_modules`` says which, and the exported model has them merged.
         base_dtype: ``bfloat16`` keeps the matrices of frozen linear layers in half the memory; needs ``lora``. Products
-            are computed in the run's precision, and the exported model, adapters merged, is written in float32.
+            are computed in the run's precision, and adapters are merged in float32 for the exported model.
         load_in_4bit: Keep the frozen weights in 4 bits by bitsandbytes (QLoRA); needs ``lora``.
         trust_remote_code: Run the Python files that come with the model in ``path``, with all that you may do; never
             those of a tokenizer or a reference.
@@ -79,24 +80,56 @@ class CausalLM(Network):
                 "A language model needs either a path or a config: give `path=FOLDER_OR_HUB_ID`, or the "
                 "fields of a random one in `config`, not both."
             )
-        if load_in_4bit and (lora is None or path is None):
-            raise UserError("Weights in 4 bits cannot be trained: give `path` and `lora` too.")
-        if base_dtype == "bfloat16" and (lora is None or load_in_4bit):
-            raise UserError("Weights in bfloat16 cannot be trained, and are not in 4 bits: give `lora`, or neither.")
         self.path, self.config, self.trust_remote_code = path, config, trust_remote_code
+        own = self.own_adapters
+        if load_in_4bit and (path is None or (lora is None) == (own is None)):
+            raise UserError("Weights in 4 bits cannot be trained: give a `path` with adapters, or `path` and `lora`.")
+        if base_dtype == "bfloat16" and ((lora is None and own is None) or load_in_4bit):
+            raise UserError("Weights in bfloat16 cannot be trained, and are not in 4 bits: give `lora`, or neither.")
         self.trainable, self.lora = trainable, lora
         self.base_dtype, self.load_in_4bit = base_dtype, load_in_4bit
-        self.tokenizer_source, self.adds_adapters = tokenizer or path, lora is not None
+        lacks = own is not None and not (own / "tokenizer_config.json").is_file()
+        self.tokenizer_source = tokenizer or (adapters.base_of(own) if own is not None and lacks else path)
+        self.adds_adapters = lora is not None
         trains_base = lora is not None and lora.get("bias", "none") != "none"
-        self.starts_from_base = self.adds_adapters and has_usual_start(lora) and not trains_base
+        self.starts_from_base = self.adds_adapters and adapters.has_usual_start(lora) and not trains_base
         self.attention = attention
         self.activation_checkpointing = activation_checkpointing
         self._dropout: dict[str, float] = {}
+        self._merges, self._frozen = lora is not None, False
+        self._own_type: torch.dtype | None = None
+
+    @classmethod
+    def plain(cls, path: str) -> Self:
+        """The recipe of a model that is measured or attacked as it is served: its own adapters, if any, are merged."""
+        recipe = cls(path)
+        recipe._merges = True
+        return recipe
+
+    @property
+    def own_adapters(self) -> Path | None:
+        """The local folder that the path names, if it holds adapters in the place of a model."""
+        folder = Path(self.path).expanduser() if self.path else None
+        return folder if folder is not None and (folder / adapters.ADAPTERS).is_file() else None
+
+    @property
+    def source(self) -> str:
+        """The folder or hub id of the weights, below the model's own adapters."""
+        return str(self.path) if self.own_adapters is None else adapters.base_of(self.own_adapters)
+
+    def _read(self, attention: str | None) -> PreTrainedModel:
+        """The model as it lies in its folder, with its own adapters, or merged with them."""
+        model = load_pretrained(self.source, attention, self.load_in_4bit, self.trust_remote_code)
+        self._own_type = own_type(self.source)
+        if self.own_adapters is None:
+            return model
+        model = adapters.load_adapters(model, self.own_adapters)
+        return adapters.merged(model, copies=False).requires_grad_(True) if self._merges else model
 
     @property
     def identity(self) -> list[object]:
         """What a model that is trained from this one is kept by, beside its data and its training; reads weights."""
-        base = load_pretrained(str(self.path), None, trust_remote_code=self.trust_remote_code)
+        base = self._read(None)
         hashes = [weights_hash(base), config_hash(base, generates=True)]
         return [type(self).__name__, *hashes, self.trainable, self.lora, self.base_dtype, self.load_in_4bit]
 
@@ -104,7 +137,7 @@ class CausalLM(Network):
         """Make the model with float32 parameters, in eval mode unless activation checkpointing needs train mode."""
         attention = self.attention or ("eager" if exact else None)
         if self.path:
-            model = load_pretrained(self.path, attention, self.load_in_4bit, self.trust_remote_code)
+            model = self._read(attention)
         else:
             model = self._random(datamodule.tokenizer, attention).eval()
             with _one_sentence(), torch.no_grad():  # only a run shows that some fields contradict each other
@@ -115,7 +148,8 @@ class CausalLM(Network):
     @property
     def reads_rows(self) -> bool:
         """Whether ranks can each read their rows of the files, if these have transformers' own names."""
-        return bool(self.path) and not (self.load_in_4bit or self.trust_remote_code) and made_from_nothing(self.lora)
+        apart = not (self.load_in_4bit or self.trust_remote_code)
+        return bool(self.path) and apart and adapters.made_from_nothing(self.lora)
 
     def build_in_shards(self, datamodule: Any, *, exact: bool, cut: Callable[[nn.Module], object]) -> nn.Module:
         """Make the model in shards; each rank reads its rows alone where the files hold the parameters as they are."""
@@ -133,14 +167,15 @@ class CausalLM(Network):
                 )
             return super().build_in_shards(datamodule, exact=exact, cut=cut)
         model, files = found
+        self._own_type = own_type(self.source)
         check_readable(model.config, datamodule)
         # Adapters get numbers only beside parameters that have some: zeros, which take no memory.
         exchange(model, lambda _, p: nn.Parameter(torch.zeros((), dtype=p.dtype).expand(p.shape)))
         model = self._prepared(model)
-        exchange(model, lambda name, p: _on_meta(p) if plain_name(name) in files else p)
+        exchange(model, lambda name, p: _on_meta(p) if adapters.plain_name(name) in files else p)
         model = self._stored(model)
         cut(model)
-        read_rows(model, files, plain_name)
+        read_rows(model, files, adapters.plain_name)
         return model
 
     def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
@@ -151,14 +186,16 @@ class CausalLM(Network):
             if self.path is None:
                 model = self._random(datamodule.make_tokenizer(), attention)
             else:
-                model = described(self.path, attention)
+                model = described(self.source, attention)
+                if self.own_adapters is not None and not self._merges:
+                    model = adapters.load_adapters(model, self.own_adapters)
             check_readable(model.config, datamodule)
             return self._stored(self._prepared(model))
 
     def never_trained(self) -> Self:
         """Copy the recipe; matrices of linear layers are kept in bfloat16, to which bf16-mixed rounds them anyway."""
         recipe = copy.copy(self)
-        recipe.base_dtype = "bfloat16"
+        recipe.base_dtype, recipe._frozen = "bfloat16", True
         return recipe
 
     def _stored(self, model: PreTrainedModel) -> PreTrainedModel:
@@ -173,10 +210,10 @@ class CausalLM(Network):
         """The model with adapters, frozen parameters and checkpointing as configured."""
         model.config.update({"use_cache": False})
         if self.lora is not None:
-            model = add_adapters(model, self.lora)
+            model = adapters.add_adapters(model, self.lora)
         if self.trainable is not None:
-            train_only(model, self.trainable)
-        if self.base_dtype == "bfloat16" and self.lora is None:  # what never_trained makes
+            adapters.train_only(model, self.trainable)
+        if self._frozen and self.lora is None:
             model.requires_grad_(False)
         if self.activation_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -203,26 +240,72 @@ class CausalLM(Network):
                 buildable(config), attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
             )
 
-    def save(self, module: nn.Module, folder: Path, datamodule: Any) -> None:
-        """Write model (adapters merged) and tokenizer in Hugging Face's format."""
+    def check_form(self, dtype: str | None = None, alone: bool = False) -> None:
+        """Refuse adapters alone that stand on no model which lies somewhere, and another type than 4 bits."""
+        if dtype is not None and self.load_in_4bit:
+            raise UserError("A model in 4 bits is exported in 4 bits: leave out export.dtype.")
+        on_model = self.path and (self.lora is None) != (self.own_adapters is None)
+        if alone and not (on_model and adapters.has_usual_start(self.lora)):
+            raise UserError(
+                "export.adapters writes adapters that fit a model in a folder: set model.network.lora, without "
+                "init_lora_weights, where model.network.path is a model, and leave it out where that is adapters."
+            )
+
+    def become_saved(self, module: nn.Module, dtype: str | None = None, alone: bool = False) -> None:
+        """Merge adapters and round to the type; in float32, or with adapters alone, nothing would change."""
         model: PreTrainedModel = module
-        config, sharded = model.config, is_sharded([*model.parameters()])
-        before = {"use_cache": config.use_cache, "tie_word_embeddings": config.tie_word_embeddings}
+        kind = self._type(dtype)
+        if alone or (kind is None and not self.load_in_4bit):
+            return
+        if adapters.is_adapted(model):
+            if is_sharded([*model.parameters()]) and (adapters.must_part(model) or not self.in_shards):
+                return  # FSDP2 knows no parameter that is made now, and cuts what DoRA needs whole
+            if kind not in (None, torch.bfloat16):
+                widen(model)
+            adapters.untie(adapters.below(model))
+            model.merge_adapter()
+        for p in model.parameters() if kind is not None else ():
+            local(p.detach()).copy_(local(p.detach()).to(kind))
+
+    def _type(self, name: str | None) -> torch.dtype | None:
+        """The type of that name, or that of the model which was read; ``None``: as the weights are."""
+        own = None if self.load_in_4bit else self._own_type
+        return own if name is None else cast(torch.dtype, getattr(torch, name))
+
+    def save(
+        self, module: nn.Module, folder: Path, datamodule: Any, dtype: str | None = None, alone: bool = False
+    ) -> None:
+        """Write model (adapters merged) and tokenizer in Hugging Face's format.
+
+        ``dtype`` names the type of the weights (``None``: that of the model which was read). With ``alone`` the
+        adapters are written as they were trained, in peft's format, for the model in ``source``.
+        """
+        model: PreTrainedModel = module
+        if alone:
+            base = Path(self.source).expanduser()
+            adapters.write_adapters(model, folder, str(base.absolute() if base.is_dir() else base))
+        else:
+            self._save_whole(model, folder, self._type(dtype))
+        if not is_sharded([*model.parameters()]) or is_first():
+            datamodule.tokenizer.save_pretrained(folder)
+
+    def _save_whole(self, model: PreTrainedModel, folder: Path, dtype: torch.dtype | None) -> None:
+        config = model.config
+        before = {name: getattr(config, name) for name in ("use_cache", "tie_word_embeddings", "dtype")}
         before |= dict.fromkeys(self._dropout, 0.0)
         config.update({"use_cache": True, **self._dropout})  # generation wants a cache
         try:
-            if sharded:
-                write_shards(model, folder)
+            if is_sharded([*model.parameters()]):
+                write_shards(model, folder, dtype or torch.float32)
             else:
-                whole = merged(model)
+                whole = adapters.merged(model)
                 outputs = whole.get_output_embeddings()
                 if getattr(outputs, "weight", None) is not whole.get_input_embeddings().weight:
                     whole.config.update({"tie_word_embeddings": False})  # or a reader would drop one of two matrices
-                whole.save_pretrained(folder)
+                with written_in(dtype, whole):
+                    whole.save_pretrained(folder)
         finally:
             config.update(before)
-        if not sharded or is_first():
-            datamodule.tokenizer.save_pretrained(folder)
 
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits (B, K, V) and labels (B, K) of the answers; the prompt's logits are never made."""

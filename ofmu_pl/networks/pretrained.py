@@ -1,7 +1,6 @@
 """Loads trained language models from a folder or the hub, whole and in float32, or says why it refuses them."""
 
 import re
-from itertools import chain
 from pathlib import Path
 
 import torch
@@ -9,7 +8,7 @@ from huggingface_hub import snapshot_download
 from lightning.pytorch.utilities import rank_zero_warn
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, PretrainedConfig, PreTrainedModel
 
-from ofmu_pl.networks.adapters import below, must_part, plain_tensors
+from ofmu_pl.networks.adapters import ADAPTERS, below, must_part, plain_tensors
 from ofmu_pl.networks.slices import INDEX, WEIGHTS, shapes_in, write_rows
 from ofmu_pl.networks.state_files import check_tensors
 from ofmu_pl.support.errors import UserError, reason
@@ -101,8 +100,8 @@ def outlined(path: str, attention: str | None) -> tuple[PreTrainedModel, dict[st
         if folder is None:
             wanted = ["*.json", "model*.safetensors"]
             folder = Path(snapshot_download(path, allow_patterns=wanted, local_files_only=offline()))
-        if (folder / "adapter_config.json").is_file():
-            return None  # transformers adds the adapters
+        if (folder / ADAPTERS).is_file():
+            return None
         files = [folder / WEIGHTS]
         if not files[0].is_file():
             _check_index(folder / INDEX)
@@ -124,20 +123,28 @@ def outlined(path: str, attention: str | None) -> tuple[PreTrainedModel, dict[st
     return model, {name: path for name, (path, _) in found.items()}
 
 
-def write_shards(model: PreTrainedModel, folder: Path) -> None:
-    """Write, into the first rank's folder, what ``save_pretrained`` writes of a model with its adapters merged.
+def write_shards(model: PreTrainedModel, folder: Path, dtype: torch.dtype) -> None:
+    """Write, into the first rank's folder, what ``save_pretrained`` writes of a model of a type, adapters merged.
 
     The model was ``outlined``, so that its parameters have the names of the files; takes all ranks.
     """
-    write_rows(from_first(lambda: folder), *plain_tensors(model))
+    write_rows(from_first(lambda: folder), *plain_tensors(model), dtype)
     if not is_first():
         return
     plain = below(model)
     shared = plain.get_output_embeddings().weight is plain.get_input_embeddings().weight
-    plain.config.update({"dtype": plain.dtype, "tie_word_embeddings": shared and not must_part(plain)})
+    plain.config.update({"dtype": dtype, "tie_word_embeddings": shared and not must_part(plain)})
     plain.config.architectures = [type(plain).__name__.removeprefix("FSDP")]  # FSDP2 makes a class of its own
     plain.config.save_pretrained(folder)
     plain.generation_config.save_pretrained(folder)
+
+
+def own_type(path: str) -> torch.dtype | None:
+    """The type of 16 bits that a model's config.json names; ``None``: another, or none."""
+    fields, _ = PretrainedConfig.get_config_dict(path, local_files_only=Path(path).is_dir() or offline())
+    parts = (fields, fields.get("text_config") or {})
+    said = [str(part[key]) for part in parts for key in ("dtype", "torch_dtype") if part.get(key)]
+    return {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(said[0] if said else "")
 
 
 def described(path: str, attention: str | None) -> PreTrainedModel:
@@ -167,15 +174,10 @@ def buildable(config: PretrainedConfig) -> PretrainedConfig:
 
 
 def _seconds(folder: Path) -> float:
-    """Seconds that a model may take to be read, with the one below its adapters; from the hub a day."""
-    adapters = folder / "adapter_config.json"
-    folders = [folder]
-    if adapters.is_file():
-        folders.append(Path(str(read_json(adapters).get("base_model_name_or_path"))))
-    if not all(map(Path.is_dir, folders)):
+    """Seconds that a model may take to be read; from the hub a day."""
+    if not folder.is_dir():
         return DAY
-    weights = chain.from_iterable(place.glob("*.safetensors") for place in folders)
-    return sum(path.stat().st_size for path in weights) / SLOWEST
+    return sum(path.stat().st_size for path in folder.glob("*.safetensors")) / SLOWEST
 
 
 def _check_index(path: Path) -> None:

@@ -7,6 +7,7 @@ float32; under bf16-mixed the products are of bfloat16. bitsandbytes does alike 
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
@@ -176,6 +177,19 @@ def widen(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, StoredLinear):
             module.weight = nn.Parameter(module.weight.float(), requires_grad=False)
+
+
+@contextmanager
+def written_in(dtype: torch.dtype | None, model: nn.Module) -> Iterator[None]:
+    """A context in which the parameters are in another type, on the host; ``None``: they stay as they are."""
+    kept = [(p, p.data) for p in model.parameters()] if dtype is not None else []
+    try:
+        for p, data in kept:
+            p.data = data.to("cpu", dtype)
+        yield
+    finally:
+        for p, data in kept:
+            p.data = data
 
 
 def keep_differentiable(model: nn.Module) -> None:

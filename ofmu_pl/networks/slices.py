@@ -79,20 +79,20 @@ def rows_of(x: Tensor) -> slice:
     return slice(first, first + len(rows))
 
 
-def write_rows(folder: Path, tensors: Mapping[str, Tensor], value: Callable[[str], Tensor]) -> None:
+def write_rows(folder: Path, tensors: Mapping[str, Tensor], value: Callable[[str], Tensor], dtype: torch.dtype) -> None:
     """Write weights into a folder that all ranks see, byte for byte as transformers writes whole ones.
 
     Args:
         folder: An existing folder.
-        tensors: Tensors in shards, by their names in the files; those in bfloat16 are written in float32.
+        tensors: Tensors in shards, by their names in the files.
         value: Gives what is written of a name: this tensor or, on all ranks, a whole one of its shape.
+        dtype: Type in which they are written.
 
     Raises:
         OSError: A rank cannot write; it is raised on all.
     """
     first, failed = is_first(), None
-    wide = {torch.bfloat16: torch.float32}
-    blank = {n: torch.empty(x.shape, dtype=wide.get(x.dtype, x.dtype), device="meta") for n, x in tensors.items()}
+    blank = {n: torch.empty(x.shape, dtype=dtype, device="meta") for n, x in tensors.items()}
     split = split_torch_state_dict_into_shards(
         blank, filename_pattern="model{suffix}.safetensors", max_shard_size=LARGEST_FILE
     )

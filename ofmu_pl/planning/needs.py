@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
+from ofmu_pl.networks.adapters import is_adapted
 from ofmu_pl.networks.base import Network
 from ofmu_pl.networks.rounding import BLOCK, matrices
 from ofmu_pl.planning.ledger import KINDS
@@ -102,4 +103,4 @@ def host(recipe: Network, network: nn.Module, held: float, sharded: bool) -> flo
     if sharded and recipe.reads_rows and not experts:
         return held + max(sizes)
     copied = held if getattr(recipe, "load_in_4bit", False) else sum(sizes)
-    return held + copied if recipe.adds_adapters else copied
+    return held + copied if is_adapted(network) else copied

@@ -1,7 +1,7 @@
 """Leaves the trained network as a folder that says what it was trained on."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_info
@@ -22,14 +22,26 @@ class ModelExport(pl.Callback):
 
     Args:
         folder: Name of the folder in the run's log folder; ``null``: no export.
+        dtype: Type of a language model's weights; ``null``: that of the model which was read. The model is measured as
+            it is written.
+        adapters: Write adapters alone, for peft and servers, in float32: ``beside`` the merged model, in a folder named
+            ``...-adapters``, or ``instead`` of it; ``null``: not at all.
 
     Raises:
         UserError: The name leads out of the log folder, or is one that the run's own files have.
     """
 
-    def __init__(self, folder: str | None = "hf") -> None:
-        self.folder = folder
+    def __init__(
+        self,
+        folder: str | None = "hf",
+        dtype: Literal["float32", "bfloat16", "float16"] | None = None,
+        adapters: Literal["beside", "instead"] | None = None,
+    ) -> None:
+        self.folder, self.adapters = folder, adapters
+        self.form = ({"dtype": dtype} if dtype else {}) | ({"alone": True} if adapters == "instead" else {})
         if folder is None:
+            if adapters:
+                raise UserError("export.adapters needs a folder: leave out export.folder, or say where in it.")
             return
         below(Path("the run's folder"), folder, "--export.folder")
         first = Path(folder).parts[:1]
@@ -39,6 +51,11 @@ class ModelExport(pl.Callback):
                 "of its own, such as hf."
             )
 
+    def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
+        """Refuse a form that the network cannot be written in, before any work."""
+        if stage == "fit":
+            pl_module.recipe.check_form(**self.form | ({"alone": True} if self.adapters else {}))
+
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Write the folder in one move."""
         pl_module.ending.settle(pl_module)
@@ -47,27 +64,56 @@ class ModelExport(pl.Callback):
         log_dir = trainer.log_dir  # takes all ranks
         if log_dir is not None:
             path = Path(log_dir) / self.folder
-            save_model(path, trainer, pl_module)
+            save_model(path, trainer, pl_module, self.form)
             rank_zero_info(f"Model: {path}")
+            if self.adapters == "beside":
+                beside = path.with_name(f"{path.name}-adapters")
+                save_model(beside, trainer, pl_module, {"alone": True})
+                rank_zero_info(f"Adapters: {beside}")
 
 
 def exported(trainer: pl.Trainer, folder: Path) -> Path | None:
     """The folder within the run's that its model was exported to; ``None``: there is none."""
-    for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        if isinstance(callback, ModelExport) and callback.folder is not None and (folder / callback.folder).is_dir():
-            return folder / callback.folder
-    return None
+    export = _export_of(trainer)
+    return folder / export.folder if export and export.folder and (folder / export.folder).is_dir() else None
 
 
-def save_model(path: Path, trainer: pl.Trainer, pl_module: Any, **more: Any) -> None:
-    """Write a network and what it was trained on (with ``more`` facts) in one move; takes all ranks."""
+def _export_of(trainer: pl.Trainer) -> ModelExport | None:
+    return next((c for c in trainer.callbacks if isinstance(c, ModelExport)), None)  # type: ignore[attr-defined]
+
+
+def leaves_adapters(trainer: pl.Trainer) -> bool:
+    """Whether a run exports adapters alone, which can be taken off again."""
+    export = _export_of(trainer)
+    return export is not None and export.adapters is not None
+
+
+def become_written(trainer: pl.Trainer, pl_module: Any) -> None:
+    """Give a trained network the weights that were exported, if any, to be measured; takes all ranks."""
+    export = _export_of(trainer)
+    if export is None or export.folder is None:
+        return
+    for keeper in trainer.checkpoint_callbacks:  # the last checkpoint is of what was trained
+        keeper.on_train_end(trainer, pl_module)
+    reshard(pl_module.network)
+    pl_module.recipe.become_saved(pl_module.network, **export.form)
+    pl_module.weights_changed()
+
+
+def save_model(
+    path: Path, trainer: pl.Trainer, pl_module: Any, form: dict[str, Any] | None = None, **more: Any
+) -> None:
+    """Write a network and what it was trained on (with ``more`` facts) in one move; takes all ranks.
+
+    A ``form`` is what ``recipe.save`` takes beside the folder.
+    """
     recipe, data = pl_module.recipe, data_of(trainer)
     network = pl_module.network if recipe.in_shards else pl_module.whole_network()
     reshard(network)
     if trainer.is_global_zero:
-        write_model(path, network, recipe, data, model_facts(trainer, pl_module, **more))
+        write_model(path, network, recipe, data, model_facts(trainer, pl_module, **more), **form or {})
     elif recipe.in_shards:
-        recipe.save(network, path, data)  # into the folder that the first rank names
+        recipe.save(network, path, data, **form or {})  # into the folder that the first rank names
 
 
 def model_facts(trainer: pl.Trainer, pl_module: Any, **more: Any) -> dict[str, Any]:
@@ -81,10 +127,10 @@ def model_facts(trainer: pl.Trainer, pl_module: Any, **more: Any) -> dict[str, A
     )
 
 
-def write_model(path: Path, network: Any, recipe: Any, datamodule: Any, facts: dict[str, Any]) -> None:
-    """Write a network in one move, with what it was trained on (``model_facts``)."""
+def write_model(path: Path, network: Any, recipe: Any, datamodule: Any, facts: dict[str, Any], **form: Any) -> None:
+    """Write a network in one move, in a form that ``recipe.save`` takes, with what it was trained on."""
     with replacing(path) as temporary:
         temporary.mkdir()
-        recipe.save(network, temporary, datamodule)
+        recipe.save(network, temporary, datamodule, **form)
         ModelRecord(facts).write(temporary / PROVENANCE)
         write_sums(temporary)

@@ -16,7 +16,6 @@ from ofmu_pl.cli import commands
 from ofmu_pl.cli.sentences import one_sentence
 from ofmu_pl.modules import OFMU
 from ofmu_pl.networks import CausalLM
-from ofmu_pl.networks.adapters import add_adapters
 from ofmu_pl.networks.pretrained import load_pretrained
 from ofmu_pl.support.errors import UserError
 from tests.cli.conftest import the_error
@@ -110,14 +109,6 @@ def test_a_model_folder_that_is_not_there_is_no_hub_id(refused, tmp_path):
 def test_a_kernel_that_is_not_installed_asks_for_no_other_folder(models):
     with pytest.raises(UserError, match="model.network.attention"):
         load_pretrained(str(models / "target/latest/hf"), "flash_attention_2")
-
-
-def test_a_folder_of_adapters_must_be_merged_first(refused, models, tmp_path):
-    target, folder = models / "target/latest/hf", tmp_path / "adapters"
-    add_adapters(load_pretrained(str(target), "sdpa"), {"r": 2}).save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        shutil.copy(target / name, folder)
-    assert "adapter_config.json" in refused("--model.network.path", str(folder))
 
 
 def test_a_nan_loss_in_the_third_iteration_ends_a_first_run(refused, monkeypatch, fit):
