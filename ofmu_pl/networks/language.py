@@ -16,6 +16,7 @@ from ofmu_pl.core.vectors import is_sharded, local
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.networks import adapters
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.networks.older_transformers import add_older_keys
 from ofmu_pl.networks.positions import check_readable
 from ofmu_pl.networks.pretrained import buildable, described, load_pretrained, outlined, own_type, write_shards
 from ofmu_pl.networks.rounding import keep_differentiable, store_in_bfloat16, widen, written_in
@@ -275,7 +276,7 @@ class CausalLM(Network):
     def save(
         self, module: nn.Module, folder: Path, datamodule: Any, dtype: str | None = None, alone: bool = False
     ) -> None:
-        """Write model (adapters merged) and tokenizer in Hugging Face's format.
+        """Write model (adapters merged) and tokenizer in Hugging Face's format, as transformers 4.45 to 5 read it.
 
         ``dtype`` names the type of the weights (``None``: that of the model which was read). With ``alone`` the
         adapters are written as they were trained, in peft's format, for the model in ``source``.
@@ -287,7 +288,8 @@ class CausalLM(Network):
         else:
             self._save_whole(model, folder, self._type(dtype))
         if not is_sharded([*model.parameters()]) or is_first():
-            datamodule.tokenizer.save_pretrained(folder)
+            datamodule.tokenizer.save_pretrained(folder, save_jinja_files=False)
+            add_older_keys(folder, datamodule.tokenizer)
 
     def _save_whole(self, model: PreTrainedModel, folder: Path, dtype: torch.dtype | None) -> None:
         config = model.config
