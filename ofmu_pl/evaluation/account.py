@@ -20,7 +20,7 @@ from ofmu_pl.metrics.verdicts import ONE_RETRAINED
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.sets import is_probe
-from ofmu_pl.training.export import exported, leaves_adapters
+from ofmu_pl.training.export import export_of, exported
 
 IMAGES = ("Whether cropped, recoloured or otherwise altered images of the forgotten ones are still recognised.",)
 
@@ -165,6 +165,8 @@ def account(run: Measured, facts: Facts, examples: list[Example], limit: int | N
     data, module, retrained = data_of(run.trainer), run.module, run.columns.get("retrained", {})
     config, after = getattr(module.network, "config", None), run.columns[run.judged]
     path = getattr(module.recipe, "path", None) or getattr(config, "_name_or_path", None) or None
+    export = export_of(run.trainer)
+    alone = export is not None and export.adapters is not None
     return Account(
         data=data.name,
         modality=data.modality,
@@ -179,7 +181,7 @@ def account(run: Measured, facts: Facts, examples: list[Example], limit: int | N
         before=run.columns["before"],
         after=after,
         retrained=retrained,
-        untested=_untested(data, after, bool(retrained), limit, module.watches_held_out, leaves_adapters(run.trainer)),
+        untested=_untested(data, after, bool(retrained), limit, module.watches_held_out, alone),
         model=exported(run.trainer, run.folder),
         examples=examples,
         provenance=facts,

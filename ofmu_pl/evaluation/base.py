@@ -29,7 +29,7 @@ from ofmu_pl.metrics.verdicts import with_verdicts
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.provenance import weights_hash
-from ofmu_pl.training.export import become_written
+from ofmu_pl.training.export import become_exported
 from ofmu_pl.training.progress import TIMED, forecast
 
 
@@ -254,7 +254,7 @@ class Evaluation(pl.Callback, ABC):
         self._book("training")
         aligned = self._alignment(trainer, model)
         if ended:
-            become_written(trainer, trainer.lightning_module)
+            become_exported(trainer, trainer.lightning_module)
         scores = self.score(trainer, model)
         self.more[column] = self.more_metrics(trainer, model) | aligned
         self._book("evaluation")
@@ -287,9 +287,8 @@ class Evaluation(pl.Callback, ABC):
     def _finish(self, trainer: pl.Trainer, pl_module: Any) -> None:
         judged = "after" if self.before else "model"
         network = pl_module.network
-        scores = self.measured(
-            trainer, network, judged, trainer.state.fn == "fit"
-        )  # this, the hash and log_dir take all ranks
+        # This, the hash and log_dir take all ranks.
+        scores = self.measured(trainer, network, judged, ended=trainer.state.fn == "fit")
         weights, log_dir = weights_hash(network), trainer.log_dir
         if not trainer.is_global_zero:
             return

@@ -103,7 +103,6 @@ def load_adapters(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
             f"'{folder}' has no readable adapters ({reason(error)}): give what peft's save_pretrained wrote, with "
             f"{ADAPTERS} and adapter_model.safetensors."
         ) from error
-    require_weights(adapted)
     require_separate(adapted)
     wanted = get_peft_model_state_dict(adapted, save_embedding_layers=False).keys()
     base = {plain_name(name) for name, _ in adapted.named_parameters()}  # peft may store embeddings beside adapters

@@ -130,7 +130,9 @@ class CausalLM(Network):
     @property
     def identity(self) -> list[object]:
         """What a model that is trained from this one is kept by, beside its data and its training; reads weights."""
-        base = self._read(None)
+        whole = copy.copy(self)
+        whole.load_in_4bit = False
+        base = whole._read(None)
         hashes = [weights_hash(base), config_hash(base, generates=True)]
         return [type(self).__name__, *hashes, self.trainable, self.lora, self.base_dtype, self.load_in_4bit]
 

@@ -141,7 +141,8 @@ def write_shards(model: PreTrainedModel, folder: Path, dtype: torch.dtype) -> No
 
 def own_type(path: str) -> torch.dtype | None:
     """The type of 16 bits that a model's config.json names; ``None``: another, or none."""
-    fields, _ = PretrainedConfig.get_config_dict(path, local_files_only=Path(path).is_dir() or offline())
+    folder = local_folder(path, "path")
+    fields, _ = PretrainedConfig.get_config_dict(folder or path, local_files_only=folder is not None or offline())
     parts = (fields, fields.get("text_config") or {})
     said = [str(part[key]) for part in parts for key in ("dtype", "torch_dtype") if part.get(key)]
     return {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(said[0] if said else "")

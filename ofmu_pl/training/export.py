@@ -72,32 +72,28 @@ class ModelExport(pl.Callback):
                 rank_zero_info(f"Adapters: {beside}")
 
 
+def export_of(trainer: pl.Trainer) -> ModelExport | None:
+    """The callback that exports the model; ``None``: nothing is exported."""
+    found = (c for c in trainer.callbacks if isinstance(c, ModelExport) and c.folder is not None)  # type: ignore[attr-defined]
+    return next(found, None)
+
+
 def exported(trainer: pl.Trainer, folder: Path) -> Path | None:
     """The folder within the run's that its model was exported to; ``None``: there is none."""
-    export = _export_of(trainer)
-    return folder / export.folder if export and export.folder and (folder / export.folder).is_dir() else None
+    export = export_of(trainer)
+    path = folder / str(export.folder) if export is not None else None
+    return path if path is not None and path.is_dir() else None
 
 
-def _export_of(trainer: pl.Trainer) -> ModelExport | None:
-    return next((c for c in trainer.callbacks if isinstance(c, ModelExport)), None)  # type: ignore[attr-defined]
-
-
-def leaves_adapters(trainer: pl.Trainer) -> bool:
-    """Whether a run exports adapters alone, which can be taken off again."""
-    export = _export_of(trainer)
-    return export is not None and export.adapters is not None
-
-
-def become_written(trainer: pl.Trainer, pl_module: Any) -> None:
+def become_exported(trainer: pl.Trainer, pl_module: Any) -> None:
     """Give a trained network the weights that were exported, if any, to be measured; takes all ranks."""
-    export = _export_of(trainer)
-    if export is None or export.folder is None:
-        return
-    for keeper in trainer.checkpoint_callbacks:  # the last checkpoint is of what was trained
-        keeper.on_train_end(trainer, pl_module)
-    reshard(pl_module.network)
-    pl_module.recipe.become_saved(pl_module.network, **export.form)
-    pl_module.weights_changed()
+    export = export_of(trainer)
+    if export is not None:
+        for keeper in trainer.checkpoint_callbacks:  # the last checkpoint is of what was trained
+            keeper.on_train_end(trainer, pl_module)
+        reshard(pl_module.network)
+        pl_module.recipe.become_saved(pl_module.network, **export.form)
+        pl_module.weights_changed()
 
 
 def save_model(

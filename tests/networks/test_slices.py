@@ -3,6 +3,7 @@
 import errno
 import resource
 import shutil
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -80,6 +81,10 @@ def facts(recipe, network, folder, whole=Tensor.clone):
     """All that a network holds, the sums of the files that it is saved as, and what it then computes."""
     state = {name: whole(x.detach()) for name, x in network.state_dict().items()}
     trained = [name for name, p in network.named_parameters() if p.requires_grad]
+    beside = folder.with_name(f"{folder.name} alone")
+    if "lora" in "".join(trained):
+        beside.mkdir(exist_ok=True)
+        recipe.save(network, beside, DATA, alone=True)
     recipe.become_saved(network)
     with torch.no_grad():
         said = network(input_ids=torch.arange(5, 12)[None], use_cache=False).logits
@@ -89,6 +94,7 @@ def facts(recipe, network, folder, whole=Tensor.clone):
         "buffers": dict(network.named_buffers()),
         "trained": trained,
         "files": {path.name: file_hash(path) for path in folder.iterdir()},
+        "beside": str(beside),
         "random": torch.get_rng_state(),
     }
 
@@ -190,6 +196,15 @@ def test_two_ranks_leave_the_files_that_one_leaves(pairs, case):
     assert "model.safetensors" in one[case]["files"]
     assert all(ranks[case]["files"] == one[case]["files"] for ranks in two)
     AutoModelForCausalLM.from_pretrained(root / case)
+
+
+@pytest.mark.parametrize("case", ["adapters", "adapters on the embedding", "DoRA", "beside adapters"])
+def test_two_ranks_write_the_adapters_that_one_writes(pairs, case):
+    one, two, _ = pairs
+    single, common = Path(one[case]["beside"]), Path(two[0][case]["beside"])
+    assert single != common
+    for file in ("adapter_model.safetensors", "adapter_config.json", "tokenizer_config.json"):
+        assert file_hash(single / file) == file_hash(common / file)
 
 
 def test_large_weights_are_several_files_with_an_index(pairs):
