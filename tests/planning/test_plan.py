@@ -275,7 +275,7 @@ def run(monkeypatch, capsys):
         ),
         (
             ["--config", "configs/tofu.yaml", "--model.network.path", "llama-3.2-1b of one layer"],
-            ["one process", "323.49 M / 323.49 M", "gradients an iteration │ 2", "tight / yes / yes / yes"],
+            ["one process", "323.49 M / 323.49 M", "gradients an iteration │ 2", "yes / yes / yes / yes"],
         ),
         (["--config", "configs/digits.yaml"], ["0.01 M / 0.01 M", "batches of 64 images", "yes / yes / yes / yes"]),
     ],
