@@ -2,8 +2,9 @@
 
 The network has the shape of Llama-3.2-1B, the rows are TOFU's forget10 (``--data``), the options those of
 configs/tofu.yaml. Of each contender a process of its own gives the median seconds of an iteration, of one of second
-order (with similarity and printed penalty) and of the others, the seconds before the first iteration and after the last one, and the
-most memory that torch allocated. What is known is written after each iteration, so that a stop loses nothing.
+order (with similarity and printed penalty) and of the others, the seconds before the first iteration and after the
+last one, and the most memory that torch allocated. What is known is written after each iteration, so that a stop loses
+nothing.
 """
 
 import argparse

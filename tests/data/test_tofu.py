@@ -98,6 +98,6 @@ def test_no_network_fails_at_once_and_says_what_to_do(monkeypatch):
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     started = time.perf_counter()
-    with pytest.raises(NotAtHand, match="`data.data`.*HF_HUB_OFFLINE"):
+    with pytest.raises(NotAtHand, match="HF_HUB_OFFLINE.*`data.data`"):
         TOFU().setup()
     assert time.perf_counter() - started < 10
