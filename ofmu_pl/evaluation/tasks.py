@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ofmu_pl.data.tokenizers import tokenizer_hash
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics.bootstrap import wilson
-from ofmu_pl.metrics.result import Metric, MetricResult, by_name
+from ofmu_pl.metrics.result import LAST, Metric, MetricResult, by_name
 from ofmu_pl.modules.reference_scores import computed
 from ofmu_pl.networks.base import evaluating
 from ofmu_pl.support.errors import UserError, reason
@@ -162,6 +162,7 @@ def read_results(found: dict[str, Any], names: Sequence[str]) -> Iterator[Metric
                 higher_is_better=bool(upwards),
                 unit="0 to 1" if share else "score",
                 group="kept",
+                column=LAST,
                 says=f"In the test {task}, the model reaches {{value}}.",
             )
             yield metric.result(float(value), n, interval=_interval(value, error, n, share))

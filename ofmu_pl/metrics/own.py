@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ofmu_pl.metrics.result import MetricResult, by_name
+from ofmu_pl.metrics.result import LAST, MetricResult, by_name
 from ofmu_pl.support.errors import UserError
 
 
@@ -58,7 +58,8 @@ def with_own(
             if name in found:
                 raise UserError(f"The metric '{name}' of {type(own).__name__} is there already: rename it.")
             goal = goals.get(name)
-            found[name] = result
-            if result.target is None and goal is not None:
-                found[name] = replace(result, target=goal.value, away=result.less(goal))
+            column = LAST if result.metric.column is None else result.metric.column
+            found[name] = shown = replace(result, metric=replace(result.metric, column=column))
+            if shown.target is None and goal is not None:
+                found[name] = replace(shown, target=goal.value, away=result.less(goal))
     return found

@@ -26,6 +26,8 @@ STORED, JUDGED = ("value", "n", "target", "definition", "interval"), ("apart", "
 """What a file keeps of a result, beside its declaration: always, and where it was judged."""
 SAID = ("name", "says", "rows", "chance")
 """What of a declaration is in no file of numbers; the name stands before the entry."""
+LAST = 99
+"""Column of metrics that were asked for beside the suite: behind its own."""
 Verdict = Literal["no difference", "more is left", "less is left", "above the goal", "below the goal", "too few"]
 """How a value lies to its goal. Too few: so many rows of such values cannot be told from it."""
 Change = Literal["worse", "better", "unchanged", "too few"]

@@ -23,6 +23,7 @@ from ofmu_pl.support.limits import within
 from ofmu_pl.support.processes import is_first
 
 ADAPTERS = "adapter_config.json"  # what describes the adapters in a folder of peft's
+WEIGHTS_OF_ADAPTERS = "adapter_model.safetensors"
 
 FROM_NOTHING = {"r", "lora_alpha", "lora_dropout", "target_modules", "exclude_modules", "layers_to_transform"}
 FROM_NOTHING |= {"layers_pattern", "rank_pattern", "alpha_pattern", "use_rslora", "task_type", "init_lora_weights"}
@@ -91,6 +92,13 @@ def load_adapters(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
 
     require_undamaged(folder)
     try:
+        described = read_json(folder / ADAPTERS)
+        if described.get("peft_type") != "LORA" or described.get(
+            "megatron_config"
+        ):  # the last names a module to import
+            raise ValueError("these are no plain low-rank adapters, which alone are read")
+        if not (folder / WEIGHTS_OF_ADAPTERS).is_file():
+            raise ValueError(f"there is no {WEIGHTS_OF_ADAPTERS}")
         with within(f"Making the adapters in '{folder}'", more=0.05 * len([*model.modules()])):
             if next(model.parameters()).is_meta:
                 config = PeftConfig.from_pretrained(str(folder))
@@ -101,7 +109,7 @@ def load_adapters(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
     except Exception as error:  # so many does peft raise at files that it does not expect
         raise UserError(
             f"'{folder}' has no readable adapters ({reason(error)}): give what peft's save_pretrained wrote, with "
-            f"{ADAPTERS} and adapter_model.safetensors."
+            f"{ADAPTERS} and {WEIGHTS_OF_ADAPTERS}."
         ) from error
     require_separate(adapted)
     wanted = get_peft_model_state_dict(adapted, save_embedding_layers=False).keys()
@@ -122,7 +130,7 @@ def write_adapters(model: PreTrainedModel, folder: Path, base: str) -> None:
         config = copy(model.peft_config[name])
         config.base_model_name_or_path, config.inference_mode = base, True
         config.save_pretrained(folder)
-        save_file({n: x.contiguous() for n, x in whole.items()}, folder / "adapter_model.safetensors", {"format": "pt"})
+        save_file({n: x.contiguous() for n, x in whole.items()}, folder / WEIGHTS_OF_ADAPTERS, {"format": "pt"})
 
 
 def require_separate(model: PreTrainedModel) -> None:

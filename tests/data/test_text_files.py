@@ -54,7 +54,7 @@ def fit(model, tmp_path):
 
 def test_the_command_on_files(fit, tmp_path, capsys):
     """No retrained model: the goal is what held-out rows have, and attacks that cannot tell them apart."""
-    results = fit(*citizen_rows.files(tmp_path))
+    results = fit(*citizen_rows.files(tmp_path), "--table", "all")
     metrics = results["metrics"]
     for side, group in (("forget", "forgotten"), ("holdout", "unseen"), ("retain", "kept")):
         for measure in ("loss", "Q_A_Prob", "Q_A_ROUGE", "extraction_strength", "exact_memorization"):

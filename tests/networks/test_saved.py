@@ -199,6 +199,8 @@ def edit(folder, **fields):
         (lambda folder: (folder / "adapter_model.safetensors").unlink(), "adapter_model.safetensors"),
         (lambda folder: edit(folder, r=3), "adapter"),
         (lambda folder: edit(folder, target_modules=["q_proj"]), "unexpected"),
+        (lambda folder: edit(folder, megatron_config={"a": 1}, megatron_core="antigravity"), "low-rank"),
+        (lambda folder: edit(folder, peft_type="IA3"), "low-rank"),
         (lambda folder: edit(folder, base_model_name_or_path=None), "base_model_name_or_path"),
         (lambda folder: edit(folder, base_model_name_or_path="/nowhere"), "/nowhere"),
         (lambda folder: edit(folder, base_model_name_or_path=str(folder)), "base_model_name_or_path"),

@@ -34,6 +34,8 @@ NEEDED = {
     "AutoConfig.from_pretrained": {"trust_remote_code": False},
     "AutoModelForCausalLM.from_config": {"trust_remote_code": False},
     "AutoTokenizer.from_pretrained": {"trust_remote_code": False},
+    "PeftModel.from_pretrained": {"is_trainable": True},  # of low-rank adapters, which bring no code
+    "PeftConfig.from_pretrained": {},
 }
 
 
