@@ -37,6 +37,7 @@ function draw(table, figures, column, falling) {
     const line = element("tr", "", body);
     for (const cell of row) {
       const place = element("td", cell.text, line);
+      if (cell.best) place.className = "best";
       if (cell.small) element("small", " " + cell.small, place);
     }
   }

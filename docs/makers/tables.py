@@ -39,8 +39,9 @@ def of_browser(place, table):
 
 
 def cell(entry):
-    """What stands in a place, and the number that it is sorted by, if any."""
-    return {"text": entry.text + entry.mark, "small": entry.small, "number": entry.numbers.get("")}
+    """What stands in a place, whether it is the best, and the number that it is sorted by, if any."""
+    shown = {"text": entry.text + entry.mark, "small": entry.small, "number": entry.numbers.get("")}
+    return shown | ({"best": True} if entry.best else {})
 
 
 def table_page():
