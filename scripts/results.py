@@ -112,8 +112,9 @@ def main() -> None:
         stored = Stored.read(data)
         for path, picture in drawn(data.stem, stored.experiments):
             (RESULTS / path).write_bytes(picture)
-        write_csv(csv_files(data.stem, every_table(stored)))
-        write_below(data.stem, page(data.stem, stored))
+        all_tables = every_table(stored)
+        write_csv(csv_files(data.stem, all_tables))
+        write_below(data.stem, page(data.stem, stored, all_tables))
 
 
 def write_below(name: str, text: str) -> None:
@@ -247,13 +248,13 @@ def drawn(name: str, experiments: list[Study]) -> Iterator[tuple[str, bytes]]:
                 yield f"figures/{name}-{picture.name}.png", picture.content
 
 
-def page(name: str, stored: Stored) -> str:
+def page(name: str, stored: Stored, all_tables: list[tuple[str, Table]]) -> str:
     """What stands below the mark, as Markdown: one table and one figure; the other tables have files and a page."""
     times = "; ".join(f"{m.date}, {m.machine}, torch {m.versions['torch']}" for m in stored.measured)
     parts = [f"Stored in `docs/results/data/{name}.json`: {times}. [What the columns mean](../words.md#numbers)."]
     if stored.problems:
         parts.append("What is missing:\n\n" + "\n".join(f"- {problem}" for problem in stored.problems))
-    e, all_tables = stored.experiments[0], every_table(stored)
+    e = stored.experiments[0]
     budget = f" {e.gradients:.0f} gradients a run." if e.gradients else ""
     parts.append(f"{e.note}{budget} Seeds: {', '.join(map(str, e.seeds))}.".strip())
     leading = "claims" if name.startswith("paper") else "-results"

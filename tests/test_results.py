@@ -33,10 +33,10 @@ def script(monkeypatch):
 def test_text_and_values_agree(data, script):
     below = (RESULTS / f"{data.stem}.md").read_text(encoding="utf-8").partition(script.MARK)[2]
     stored = script.Stored.read(data)
-    assert below.strip() == script.page(data.stem, stored).strip(), (
+    found = script.every_table(stored)
+    assert below.strip() == script.page(data.stem, stored, found).strip(), (
         "what stands below the mark is never written by hand: run scripts/results.py"
     )
-    found = script.every_table(stored)
     files = script.csv_files(data.stem, found)
     assert len(files) == len(found), "each table has a file of its own"
     assert {path: path.read_text(encoding="utf-8") for path in data.with_suffix("").iterdir()} == files
@@ -68,7 +68,7 @@ def test_runs_are_stored_and_shown_again(script, tmp_path):
     (e,) = found.experiments
     assert {run.value("model_utility", "retrained") for run in e.finished} == {0.97}
     assert e.declared("forget_quality").tested_as == "forget_quality_D"
-    assert "| **ofmu** | 3 |" in script.page("bench", found)
+    assert "| **ofmu** | 3 |" in script.page("bench", found, script.every_table(found))
 
 
 def test_the_readme_prints_the_stored_quickstart(script):

@@ -78,7 +78,8 @@ class OwnImages(SplitImages):
         check_parts(parts, names)
         rank_zero_info(f"Read: {', '.join(f'{part} {len(images)} image(s)' for part, images in parts.items())}.")
         for part, pictures in parts.items():
-            parts[part] = [pictures[i] for i in first_copies(part, [_digest(pixels) for pixels, _, _ in pictures])]
+            digests = [_digest(pixels) for pixels, _, _ in pictures]
+            parts[part] = [pictures[i] for i in first_copies(part, digests)]
         train = [parts[name] for name in PARTS[:3] if name in parts]
         ends = np.cumsum([len(pictures) for pictures in train])
         forget, retain, *validation = np.split(np.arange(ends[-1]), ends[:-1])

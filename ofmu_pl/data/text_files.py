@@ -183,7 +183,8 @@ class TextFiles(TextDataModule):
 def _once(name: str, rows: Iterable[Row]) -> list[Row]:
     """The rows without copies of others; what differs, if only by a capital, is no copy, for it is to be forgotten."""
     every = list(rows)
-    return [every[i] for i in first_copies(name, [json.dumps(row, sort_keys=True) for row in every])]
+    keys = [json.dumps(row, sort_keys=True) for row in every]
+    return [every[i] for i in first_copies(name, keys)]
 
 
 def _keep_apart(one: Side, other: Side, why: str) -> None:

@@ -27,8 +27,8 @@ USUAL = {
 
 def guessed(scores: Scored, guess: float, *sides: str) -> bool:
     """Whether a model knows rows of a side (``forget``, ``retain``) no better than random guesses of ``guess`` nats."""
-    sets = [scores[name] for side in sides for name in (side, f"{side}_doc") if name in scores]
-    return any(s.at_chance(guess) for s in sets)
+    names = [*sides, *(f"{side}_doc" for side in sides)]
+    return any(scores[name].at_chance(guess) for name in names if name in scores)
 
 
 def like_held_out(scores: Scores) -> str | None:

@@ -9,6 +9,7 @@ from rich.table import Table
 from ofmu_pl.metrics.nearness import in_words
 from ofmu_pl.metrics.result import GROUPS, MetricResult
 from ofmu_pl.metrics.verdicts import ONE_RETRAINED
+from ofmu_pl.support.grouping import grouped
 from ofmu_pl.support.records.models import HELD_OUT, MODELS, RETRAINED, SECOND
 from ofmu_pl.support.records.results import AttacksRecord
 from ofmu_pl.support.terminal import console, padding
@@ -43,12 +44,10 @@ NEVER = ("unseen", "language")
 def shortened(judged: Metrics) -> Metrics:
     """The metrics of the short table: those that reports have as columns, then the first two of each other group."""
     columns = [name for name, r in judged.items() if r.metric.column is not None]
-    leading: dict[str, list[str]] = {}
-    for name, r in judged.items():
-        if r.group not in NEVER:
-            leading.setdefault(r.group, []).append(name)
-    firsts = [names[place] for place in range(2) for names in leading.values() if len(names) > place]
-    chosen = list(dict.fromkeys([*columns, *firsts]))[:MOST]
+    groups = grouped((r.group, name) for name, r in judged.items() if r.group not in NEVER).values()
+    firsts = [names[0] for names in groups]
+    seconds = [names[1] for names in groups if len(names) > 1]
+    chosen = list(dict.fromkeys([*columns, *firsts, *seconds]))[:MOST]
     return {name: r for name, r in judged.items() if name in chosen}
 
 

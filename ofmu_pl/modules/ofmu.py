@@ -227,9 +227,7 @@ class OFMU(UnlearningModule):
         """Run Algorithm 1 (``core.algorithm``, or ``core.variants``) up to the outer optimizer's step."""
         assert self.engine is not None, "on_train_start has not run"
         due = (self.run.step - 1) % self.period == 0
-        acts = due and self.upper.acts(
-            self._gone(), self.lower.path
-        )  # before an iteration of second order only measures
+        acts = due and self.upper.acts(self._gone(), self.lower.path)  # before, second order only measures
         similar, penalised = acts and self.beta > 0, acts and self.upper.rho > 0
         differentiated = penalised and self.upper.differentiates
         scalars = {"rho": self.upper.rho}

@@ -109,7 +109,7 @@ class CausalLM(Network):
 
     @property
     def own_adapters(self) -> Path | None:
-        """The local folder that the path names, if it holds adapters in the place of a model."""
+        """The local folder that the path names, if it holds adapters instead of a model."""
         folder = Path(self.path).expanduser() if self.path else None
         return folder if folder is not None and (folder / adapters.ADAPTERS).is_file() else None
 
