@@ -29,6 +29,7 @@ COMMANDS = {
     "quickstart": "Make a small model, let it forget by two methods, relearn, and make the report, in some minutes.",
     "configs": "List the configurations that come with the package; name one as --config ofmu_pl:NAME.",
     "find": "Find the rows that name persons: numbers for data.forget_rows, and a page to check by eye.",
+    "lineage": "Find the models that were trained on some rows, by what their runs keep.",
     "purge": "Remove from runs what holds or rebuilds the rows that they forgot (docs/privacy.md).",
 }
 """What each does, in the order of the help."""
@@ -118,6 +119,17 @@ def _find(words: list[str]) -> None:
     search(options.rows, options.names, options.out, options.least)
 
 
+def _lineage(words: list[str]) -> None:
+    parser = WordsParser("lineage", COMMANDS["lineage"])
+    forms = "Files of questions and answers or conversations, in the forms that fit reads."
+    parser.add_argument("--rows", nargs="+", required=True, help=forms)
+    parser.add_argument("--models", type=Path, nargs="+", required=True, help="Folders of runs, or of many: logs.")
+    options = parser.parse_args(words)
+    from ofmu_pl.finder.lineage import trace
+
+    trace(options.rows, options.models)
+
+
 def _quickstart(words: list[str]) -> None:
     parser = WordsParser("quickstart", COMMANDS["quickstart"])
     parser.add_argument("--seed", type=int, default=0, help="Seed of the models and of the run (default: 0).")
@@ -140,6 +152,7 @@ OTHERS: dict[str, Callable[[list[str]], None]] = {
     "quickstart": _quickstart,
     "configs": _configs,
     "find": _find,
+    "lineage": _lineage,
     "purge": _purge,
 }
 """Commands that take no configuration."""

@@ -18,7 +18,7 @@ from ofmu_pl.support.pages import AUDIT, REPORT, without_rows
 from ofmu_pl.support.records.manifest import MANIFEST
 from ofmu_pl.support.records.reading import NewerError
 from ofmu_pl.support.records.requests import REQUESTS
-from ofmu_pl.support.records.results import BEGUN, FAILED, FINISHED, REFERENCE, RESULTS, Results
+from ofmu_pl.support.records.results import BEGUN, FAILED, FINISHED, LINEAGE, REFERENCE, RESULTS, Results
 from ofmu_pl.support.yaml_files import read_yaml
 from ofmu_pl.training.run_folders import require_idle
 
@@ -26,6 +26,7 @@ Config = dict[str, Any]
 HOLDERS = {
     "samples.jsonl": "questions and answers, or their hashes",
     "samples.key": "the key of those hashes",
+    LINEAGE: "hashes of the rows it was trained on",
     "TOFU_EVAL.json": "questions and answers, or their hashes",
     "forgotten.png": "pictures of what was forgotten",
     "checkpoints": "the model on its way, from before it forgot",

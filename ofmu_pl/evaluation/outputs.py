@@ -1,8 +1,6 @@
 """Writes an evaluation's samples to read, and logs for open-unlearning's users."""
 
-import hmac
 import json
-import secrets
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -15,40 +13,10 @@ from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import Scores, probability
 from ofmu_pl.metrics.open_unlearning import write_eval
 from ofmu_pl.support.files import replacing, write_json
-from ofmu_pl.support.kept import warn_damaged
+from ofmu_pl.support.keyed import hashed, key_of, make_key
 from ofmu_pl.support.sets import is_document
 
 SamplesName = Literal["none", "hashes", "full"]  # how much a run's files show of the rows' texts and of what models say
-_BYTES = 32
-KEY = "samples.key"
-"""File of a run with the key of its hashes: without it a text that can be guessed is not found by its hash."""
-
-
-def hashed(text: str, folder: Path) -> str:
-    """The HMAC-SHA-256 of a text, by which whoever has the text and the key in the run's folder finds it again.
-
-    Raises:
-        OSError: There is no key.
-        ValueError: The key is damaged.
-    """
-    key = bytes.fromhex((folder / KEY).read_text())
-    if len(key) != _BYTES:
-        raise ValueError(f"{KEY} has {len(key)} bytes")
-    return f"hmac-sha256:{hmac.digest(key, text.encode(), 'sha256').hex()}"
-
-
-def make_key(folder: Path) -> None:
-    """Write the key of a folder's hashes, which the user alone may read, unless a whole one is there."""
-    try:
-        hashed("", folder)
-        return
-    except FileNotFoundError:
-        pass
-    except ValueError:
-        warn_damaged(folder / KEY, "is damaged")
-    with replacing(folder / KEY) as temporary:
-        temporary.touch(0o600)
-        temporary.write_text(secrets.token_hex(_BYTES))
 
 
 def write_samples(path: Path, sets: dict[str, list[Row]], before: Scores, after: Scores, full: bool) -> None:
@@ -59,7 +27,7 @@ def write_samples(path: Path, sets: dict[str, list[Row]], before: Scores, after:
     """
     if not full:
         make_key(path.parent)
-    shown = str if full else partial(hashed, folder=path.parent)
+    shown = str if full else partial(hashed, key=key_of(path.parent))
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for name, s in after.items():
             if s.rouge is None:
@@ -95,9 +63,10 @@ def write_open_unlearning_logs(
     log, summary = write_eval(scores, metrics, inputs, truths)
     if samples == "hashes":
         make_key(folder)
+        key = key_of(folder)
         for metric in (log[name] for name in log if name.endswith("_Q_A_ROUGE")):
             for item in metric["value_by_index"].values():
-                item |= {field: hashed(item[field], folder) for field in ("input", "ground_truth", "generation")}
+                item |= {field: hashed(item[field], key) for field in ("input", "ground_truth", "generation")}
     if samples != "none":
         write_json(folder / "TOFU_EVAL.json", log)
     write_json(folder / "TOFU_SUMMARY.json", summary)

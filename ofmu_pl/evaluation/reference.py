@@ -13,7 +13,6 @@ from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.tokenizers import refuse_other_tokens
-from ofmu_pl.evaluation.outputs import KEY, hashed
 from ofmu_pl.metrics import SetScores
 from ofmu_pl.metrics.open_unlearning import read_eval
 from ofmu_pl.networks.language import CausalLM
@@ -21,6 +20,7 @@ from ofmu_pl.networks.pretrained import OwnCodeError
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json
 from ofmu_pl.support.hub import local_folder
+from ofmu_pl.support.keyed import KEY, hashed, key_of
 from ofmu_pl.support.provenance import provenance
 from ofmu_pl.support.records.reading import NewerError
 from ofmu_pl.support.records.results import PROVENANCE, ModelRecord, ScoresRecord
@@ -181,7 +181,7 @@ def _same(path: Path, theirs: str, ours: str) -> bool:
     """Whether a log's text, or its hash by the key beside the log, is the same as ours."""
     if theirs.startswith("hmac-sha256:"):
         try:
-            return theirs == hashed(ours, path.parent)
+            return theirs == hashed(ours, key_of(path.parent))
         except (OSError, ValueError) as error:
             raise UserError(
                 f"The reference '{path}' has hashes, and their key, {KEY}, is not beside it or is damaged: put it back."

@@ -14,6 +14,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from ofmu_pl.data.base import data_of
+from ofmu_pl.data.lineage import write_lineage
 from ofmu_pl.evaluation.account import Example, Measured
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.caveats import like_held_out
@@ -206,6 +207,8 @@ class TextEvaluation(Evaluation):
         if self.samples != "none":
             path, full = run.folder / "samples.jsonl", self.samples == "full"
             write_samples(path, data.evaluation_sets, self.before, run.scores, full)
+            if run.trainer.state.fn == "fit":
+                write_lineage(run.folder, data.splits, run.module.streams)
         if "forget" in run.scores and self.definition == "open_unlearning":
             write_open_unlearning_logs(run.folder, data, run.scores, metrics, self.samples)
 

@@ -15,8 +15,8 @@ from markupsafe import escape
 from ofmu_pl.attacks.command import attack
 from ofmu_pl.attacks.relearn import Relearn
 from ofmu_pl.cli import main
-from ofmu_pl.evaluation.outputs import KEY, hashed, make_key
 from ofmu_pl.support.files import locked
+from ofmu_pl.support.keyed import KEY, hashed, key_of, make_key
 from ofmu_pl.support.pages import REMOVED
 from tests.cli.conftest import TINY
 
@@ -92,21 +92,31 @@ def test_no_text_is_left_unless_asked_for(full, quiet, cache):
 
 def test_none_leaves_no_line_a_row(run):
     folder = run("--evaluation.samples", "none", *OPEN_UNLEARNING, command="validate", method="none")
-    assert not {"samples.jsonl", "TOFU_EVAL.json"} & {p.name for p in folder.iterdir()}
+    assert not {"samples.jsonl", "lineage.json", "TOFU_EVAL.json"} & {p.name for p in folder.iterdir()}
     assert json.loads((folder / "TOFU_SUMMARY.json").read_text())["forget_Q_A_ROUGE"] >= 0
 
 
 def test_hashes_find_the_rows_again(full, quiet):
-    shown, found = samples(full), samples(quiet)
+    shown, found, key = samples(full), samples(quiet), key_of(quiet)
     assert len(shown) == len(found) > 8
     for a, b in zip(shown, found, strict=True):
-        assert (b["question"], b["truth"]) == (hashed(a["question"], quiet), hashed(a["truth"], quiet))
+        assert (b["question"], b["truth"]) == (hashed(a["question"], key), hashed(a["truth"], key))
         assert set(a) - set(b) == {"before", "after"}
         assert 0 < b["probability_after"] < 1
         assert b["rouge_before"] == a["rouge_before"]
         assert hashlib.sha256(a["truth"].encode()).hexdigest() not in str(b), "whoever guesses it would know"
     assert (quiet / KEY).stat().st_mode & 0o077 == 0
-    assert not (full / KEY).exists()
+
+
+def test_lineage_tells_which_run_was_trained_on_a_row(full, quiet, tmp_path, capsys):
+    shown = {side: [line for line in samples(full) if line["set"] == side] for side in ("forget", "retain")}
+    known = [*shown["forget"][:2], shown["retain"][0]]
+    asked = [{"prompt": line["question"].upper(), "completion": f" {line['truth']}"} for line in known]
+    asked.append({"prompt": "Who?", "completion": "Nobody."})
+    (tmp_path / "rows.json").write_text(json.dumps(asked))
+    for folder in (quiet, quiet / "hf"):
+        main(["lineage", "--rows", str(tmp_path / "rows.json"), "--models", str(folder)])
+        assert re.search(r"2 in forget, 1 in retain", capsys.readouterr().out)
 
 
 def test_what_was_said_before_is_shown_whether_it_was_scored_now_or_resumed(run, full):

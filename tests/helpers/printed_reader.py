@@ -73,10 +73,11 @@ def main():
     import ofmu_pl.cli.purge
     import ofmu_pl.cli.quickstart
     import ofmu_pl.finder.command
+    import ofmu_pl.finder.lineage
     import ofmu_pl.report
 
     ofmu_pl.cli.parser.Parser.instantiate_classes = stop
-    ofmu_pl.finder.command.search = stop
+    ofmu_pl.finder.command.search = ofmu_pl.finder.lineage.trace = stop
     ofmu_pl.cli.purge.purge = ofmu_pl.report.report = ofmu_pl.cli.quickstart.quickstart = stop
     wrong = [sentence for words in given["commands"] for sentence in parsed(words)]
     wrong += [sentence for text in given["blocks"] for sentence in checked(text)]

@@ -54,6 +54,7 @@ RUN: dict[str, tuple[list[str], str | None]] = {
     ),
     "report": ([], "logs/quickstart/report/index.html"),
     "find": ([], "found/found.html"),
+    "lineage": ([], None),
     "purge": ([], None),
 }
 """Words of commands that run; what is added so that they take seconds; and the file that they leave."""

@@ -8,6 +8,7 @@ from ofmu_pl.support.records.reading import Entries, Record
 RESULTS = "results.json"  # the last file that a run writes: a run that has it has finished
 PROVENANCE, REFERENCE = "provenance.json", "reference.json"
 ATTACKS = "attacks.json"  # file of a run's folder
+LINEAGE = "lineage.json"  # file of a run's folder: by stream, keyed hashes of all that its rows ask and answer
 ACROSS = "across.json"  # file of the folder of a method's runs
 NULL = ("_null_low", "_null_high")
 """Ends of names of figures of ``across.json``: where 95 % of a figure lie by chance alone."""
