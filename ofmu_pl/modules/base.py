@@ -414,7 +414,8 @@ class UnlearningModule(pl.LightningModule, ABC):
         every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
         if every and number % every == 0:
             self.record.log(self.loggers, number, scalars)
-        shown = {"L", "L_f", "L_r", "Sim", "grad_Phi", "seconds"} | ({"rho"} if scalars.get("rho") else set())
+        penalty = {"rho"} if scalars.get("rho") or "reach" in scalars else set()  # what Reach has shown may become 0
+        shown = {"L", "L_f", "L_r", "Sim", "grad_Phi", "seconds"} | penalty
         # For the bar and callbacks alone: Lightning keeps an epoch's last values, and would log them again.
         self.log_dict({k: v for k, v in scalars.items() if k in shown}, logger=False, prog_bar=True, batch_size=1)
         self.log_dict({k: v for k, v in scalars.items() if k not in shown}, logger=False, batch_size=1)

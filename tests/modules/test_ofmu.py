@@ -451,6 +451,15 @@ def test_all_other_parts_go_together():
     assert len({tuple(end.tolist()) for end in ends}) == len(TOGETHER)
 
 
+def test_a_run_goes_on_where_relearning_would_bring_nothing_back(monkeypatch):
+    """Reach then has no length, and the rho that the bar shows becomes 0 within an epoch."""
+    monkeypatch.setattr("ofmu_pl.modules.upper_level.PLACES", [])
+    given = {"optimizer": partial(SharedAdam, lr=1e-3), "beta": 0.0, "inner_steps": 1}
+    module = OFMU(CausalLM(config=TINY), stepper=shared(), upper=partial(Reach, start=0.0), **given)
+    train(module, steps=3)
+    assert module.upper.rho == 0.0
+
+
 def test_reach_goes_back_along_adapters_alone():
     """The base stays as it was, bit for bit, and adapters end elsewhere than without a penalty."""
     found = []
