@@ -31,13 +31,20 @@ CUT = {"full": ("parameters", "vectors", "optimizer"), "LoRA": ("parameters",), 
 """Kinds of memory that are cut among ranks; under adapters what counts as vectors are mostly logits."""
 
 
+def needs(words: list[str]) -> Needs:
+    """What ``plan`` says of the options of a run."""
+    found: list[Needs] = []
+    with mock.patch.object(Needs, "show", lambda self, _: found.append(self)):
+        command(["plan", *words])
+    return found[0]
+
+
 def planned(words: list[str], shape: dict[str, object], layers: int) -> dict[str, float]:
     """Bytes of one process, by kind, and of its host."""
-    found: list[Needs] = []
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(Needs, "show", lambda self, _: found.append(self)):
+    with tempfile.TemporaryDirectory() as folder:
         Path(folder, "config.json").write_text(json.dumps(shape | {"num_hidden_layers": layers}))
-        command(["plan", "--config", "configs/tofu.yaml", *words, "--model.network.path", folder])
-    return {**found[0].memory, "host": found[0].host, "all": found[0].parameters}
+        found = needs(["--config", "configs/tofu.yaml", *words, "--model.network.path", folder])
+    return {**found.memory, "host": found.host, "all": found.parameters}
 
 
 def cell(words: list[str], model: str, whole: bool) -> dict[str, float]:

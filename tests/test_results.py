@@ -49,7 +49,7 @@ def test_a_page_answers_in_so_many_words(page):
 
 
 def test_finite_differences_agree_too(script):
-    page = importlib.import_module("bench_finite_differences").page
+    page = importlib.import_module("bench").differences_page
     values = json.loads((RESULTS / "finite-differences.json").read_text(encoding="utf-8"))
     assert (RESULTS / "finite-differences.md").read_text(encoding="utf-8").endswith(page(values))
 
