@@ -15,28 +15,17 @@ mkdir -p "$RUNS"
 
 python - "$DATA" "$RUNS" <<'PYTHON'
 """Five questions about each person: of 4 to forget, 8 to retain, 8 that the model never sees (of the same file as the 4)."""
-import json
-import re
 import sys
+from itertools import chain
 from pathlib import Path
+sys.path.append("scripts")
+from language_data import questions, write
 
 data, runs = map(Path, sys.argv[1:])
-
-
-def people(name: str) -> list[list[dict[str, str]]]:
-    found: dict[str, list[dict[str, str]]] = {}
-    for line in (data / name).read_text().splitlines():
-        row = json.loads(line)
-        asked = re.fullmatch(r"(.+)qa\d", row["id"])
-        if asked and row["task"] == "Task2":
-            found.setdefault(asked[1], []).append({"question": row["input"], "answer": row["output"]})
-    return [rows for rows in found.values() if len(rows) == 5]
-
-
-forget, retain = people("forget.jsonl"), people("retain.jsonl")
-for name, chosen in {"forget": forget[:4], "holdout": forget[4:12], "retain": retain[:8]}.items():
-    lines = [json.dumps(row) + "\n" for rows in chosen for row in rows]
-    (runs / f"{name}.jsonl").write_text("".join(lines))
+forget, retain = (questions(data / f"{side}.jsonl") for side in ("forget", "retain"))
+for side, people in {"forget": forget[:4], "holdout": forget[4:12], "retain": retain[:8]}.items():
+    rows = [{"question": row["input"], "answer": row["output"]} for row in chain.from_iterable(people)]
+    write(runs / f"{side}.jsonl", rows)
 PYTHON
 
 run() {  # METHOD MODEL OPTIONS...: print the command, run it unless its model is there

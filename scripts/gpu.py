@@ -7,7 +7,7 @@
 The list is in gpu_parts.py, in order of worth. Each part has a process of its own, which is ended at its limit with all
 that it has started; what it had told by then is kept. A part whose whole limit is no longer left waits for the next
 call, which runs what is not done: neither here (``--work``) nor in docs/results/gpu. Results are written after each
-part, an item a file. ``OFMU_SHARED`` is a folder with data/tofu and models/tofu-tiny-full, whose weights may be missing.
+part, an item a file. ``OFMU_SHARED`` is a folder with data/tofu and models/tofu-tiny-full (no weights needed).
 """
 
 import argparse
@@ -20,22 +20,22 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import date
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import psutil
 from gpu_parts import PARTS, ROOT, Part, Place
-from gpu_records import STORED, Records, keep, publish, read
+from gpu_records import STORED, Records, keep, line, publish, read
 
 from ofmu_pl import __version__
 from ofmu_pl.support.files import read_json
+from ofmu_pl.support.provenance import versions
 
 PACKAGES = ("torch", "transformers", "lightning", "peft", "bitsandbytes")
-GRACE = 8
-"""Seconds for ending a part and writing what it found."""
-REHEARSED = 180
-"""Most seconds of a part of a rehearsal."""
+GRACE = 20
+"""Seconds of a call for its own imports, and for ending a part."""
+REHEARSED = 300
+"""Limit of each part of a rehearsal, on whatever machine."""
 TAIL = 1500
 """Characters of a failed part's output that are kept."""
 
@@ -55,13 +55,15 @@ def main() -> None:
     if args.page:
         publish(args.page)
     elif args.part:
-        limit = min(PARTS[args.part].seconds, REHEARSED) if args.rehearse else PARTS[args.part].seconds
+        limit = REHEARSED if args.rehearse else PARTS[args.part].seconds
         PARTS[args.part].call(Place(work, work / f"told/{args.part}.json", args.rehearse, limit))
     else:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))  # so that a part ends with it
         wanted = chosen([name for word in args.only for name in word.split(",")])
-        known = ({} if args.rehearse else read(STORED)) | read(work)
+        known = ({} if args.rehearse else read(STORED)) | read(work / "results")
         again = [sys.executable, __file__, "--work", str(work), *(["--rehearse"] if args.rehearse else [])]
         done = {} if args.again else {name: record for name, record in known.items() if record["outcome"] == "done"}
+        wanted.sort(key=lambda name: name in known)  # what has failed before comes last
         work_through(wanted, done, args, work, lambda name: [*again, "--part", name])
 
 
@@ -86,7 +88,7 @@ def work_through(
     device = the_device()
     for name in wanted:
         part, left = PARTS[name], end - time.monotonic() - GRACE
-        limit = min(part.seconds, REHEARSED) if args.rehearse else part.seconds
+        limit = REHEARSED if args.rehearse else part.seconds
         if name in done:
             say(name, f"is done already, {done[name]['date']}")
         elif part.after and part.after not in done and args.only == []:
@@ -97,14 +99,10 @@ def work_through(
             record = ran(name, part, command(name), limit, work) | device | {"rehearsal": args.rehearse}
             if record["outcome"] == "done":
                 done[name] = record
-            for folder in filter(None, (work, args.out)):
+            for folder in filter(None, (work / "results", args.out)):
                 keep(folder, name, record)
-            say(
-                name,
-                f"{record['outcome']} after {record['seconds']:.0f} of {limit} s",
-                *last_line(record),
-                said(record),
-            )
+            took = f"{record['outcome']} after {record['seconds']:.0f} of {limit} s"
+            say(name, took, *last_line(record), line(record["figures"]))
 
 
 def ran(name: str, part: Part, command: list[str], limit: float, work: Path) -> dict[str, Any]:
@@ -133,31 +131,24 @@ def ran(name: str, part: Part, command: list[str], limit: float, work: Path) -> 
 
 def end_all(process: subprocess.Popen[bytes]) -> None:
     """End a process, its group, and what it has started in groups of their own."""
-    children = []
-    if psutil.pid_exists(process.pid):
-        children = psutil.Process(process.pid).children(recursive=True)
-    with suppress(ProcessLookupError):  # all of the group have ended by themselves
+    with suppress(psutil.NoSuchProcess, ProcessLookupError):  # where all have ended by themselves
+        children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
         os.killpg(process.pid, signal.SIGKILL)
-    for child in children:
-        if child.is_running():
-            child.kill()
+        for child in children:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
     process.wait()
 
 
 def the_device() -> dict[str, Any]:
-    """The device and the versions, without a library that would take memory there."""
+    """The device and the versions; nothing here takes memory of the device."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
         device = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         device = f"no GPU, {os.cpu_count()} cores, {platform.machine()}"
-    versions = {"python": platform.python_version(), "ofmu_pl": __version__}
-    for package in PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "none"
-    return {"device": device, "versions": versions}
+    ours = {"python": platform.python_version(), "ofmu_pl": __version__}
+    return {"device": device, "versions": {**ours, **versions(*PACKAGES)}}
 
 
 def say(name: str, sentence: str, *more: str) -> None:

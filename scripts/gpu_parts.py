@@ -1,17 +1,19 @@
 """The parts of `scripts/gpu.py`: each measures in a process of its own, and tells what it finds as it goes."""
 
+import gc
 import os
+import shutil
 import signal
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
@@ -36,8 +38,9 @@ LORA = [*MIXED, "--model.network.lora", "{r: 8, lora_alpha: 16}", "--model.netwo
 LORA += ["--model.network.activation_checkpointing", "true"]
 QLORA = ["-c", str(CONFIGS / "hardware/qlora_1x80.yaml"), "--trainer.accelerator", "auto"]
 QLORA += ["--model.micro_batch_size", "4"]
-DEVICES = ["tests/core", "tests/modules", "tests/networks", "tests/training", "tests/unlearning"]
-"""Tests that touch devices: derivatives, methods, networks, the trainer's parts, the front door of Python."""
+DEVICES = ["tests/core", "tests/unlearning", "tests/training", "tests/modules", "tests/networks", "tests/attacks"]
+DEVICES += [f"tests/cli/test_{name}.py" for name in ("fit", "validate", "exports", "interrupts")]
+"""Tests that touch devices: derivatives, methods, networks, trainers, attacks, both front doors."""
 
 
 @dataclass
@@ -67,22 +70,23 @@ class Place:
         return few if self.rehearsal else many
 
     def model(self, shape: str) -> Path:
-        """The folder of a Llama with random weights in bfloat16, made there unless it lies there already."""
-        from transformers import AutoConfig, LlamaForCausalLM
+        """The folder of a Llama with random weights in bfloat16, made unless it lies there already.
+
+        Its tokenizer, the tiny models', does not know all tokens of a larger model, which random weights do not mind.
+        """
+        from transformers import AutoConfig, AutoTokenizer, LlamaForCausalLM
 
         folder = self.folder / "models" / ("small" if self.rehearsal else shape)
         if not folder.is_dir():
-            began = time.perf_counter()
             like, other = SHAPES[folder.name]
             config = AutoConfig.from_pretrained(ROOT / "ofmu_pl/networks/shapes" / like)
             config.update(other)
             torch.manual_seed(0)
-            torch.set_default_dtype(torch.bfloat16)
-            with torch.device("cuda" if torch.cuda.is_available() else "cpu"), replacing(folder) as partial_folder:
-                LlamaForCausalLM(config).save_pretrained(partial_folder)
-                tokenizer().save_pretrained(partial_folder)
-            torch.set_default_dtype(torch.float32)
-            self.tell({"making the model s": time.perf_counter() - began})
+            with torch.device("cuda" if torch.cuda.is_available() else "cpu"), replacing(folder) as made:
+                LlamaForCausalLM._from_config(config, dtype=torch.bfloat16).save_pretrained(made)
+                AutoTokenizer.from_pretrained(shared() / "models/tofu-tiny-full").save_pretrained(made)
+            gc.collect()  # nothing of it is to count in what is measured next
+            torch.cuda.empty_cache()
         return folder
 
     def words(self, model: Path, *more: str) -> list[str]:
@@ -99,13 +103,6 @@ class Place:
 def shared() -> Path:
     """The folder with TOFU's files (data/tofu) and the tiny models' tokenizer."""
     return Path(os.environ["OFMU_SHARED"])
-
-
-def tokenizer() -> Any:
-    """The tiny models' own; it does not know all of a larger model's tokens, which random weights do not mind."""
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(shared() / "models/tofu-tiny-full")
 
 
 def overlay(name: str) -> list[str]:
@@ -159,16 +156,8 @@ def timed(place: Place, phase: str, call: Callable[..., Any]) -> Callable[..., A
     return inner
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run of ``fit`` on random weights, for which ``plan`` is asked, too.
-
-    Attributes:
-        shape: A name of ``SHAPES``.
-        words: Its options.
-        seconds: Its limit.
-        what: Said of it.
-    """
+class Run(NamedTuple):
+    """A run of ``fit`` on random weights of a shape, for which ``plan`` is asked, too; its limit in seconds."""
 
     shape: str
     words: list[str]
@@ -216,7 +205,7 @@ class Told:
         if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
             lines = str(crash.message if crash else report.longrepr).strip().splitlines()
-            self.failures[report.nodeid] = lines[0][:300] if lines else "nothing was said"
+            self.failures[report.nodeid] = "".join(lines[:1])[:300]
         if report.failed or self.counts["passed"] % 20 == 0:
             self.tell()
 
@@ -230,7 +219,8 @@ def suite(place: Place, paths: list[str], more: list[str]) -> None:
     import pytest
 
     told = Told(place)
-    os.chdir(ROOT)
+    if not (shared() / "models/tofu-tiny-full/model.safetensors").is_file():
+        os.environ["OFMU_SHARED"] = str(place.folder / "not carried")  # so that tests which need it are skipped
     workers = ["-n", str(min(8, os.cpu_count() or 1)), "--dist", "loadfile", "--no-loadscope-reorder"]
     words = ["-q", "-p", "no:cacheprovider", *place.few(workers, ["-n", "0"]), *more]
     code = pytest.main([*words, *place.few(paths, paths[:1])], plugins=[told])
@@ -264,10 +254,8 @@ def between(place: Place) -> None:
     found.write(kept)
     place.tell({"stored": read_json(kept)})
     runs = [run for e in found.experiments for run in e.finished]
-    place.tell({"runs": len(runs), "missing": "; ".join(found.problems)})
-    for run in runs:
-        metrics = ("forget_Q_A_Prob", "retain_Q_A_Prob", "model_utility")
-        place.tell({f"{run.method} {metric}": run.value(metric, "metrics") for metric in metrics})
+    utility = {f"utility of {run.method}": run.value("model_utility", "metrics") for run in runs}
+    place.tell({"runs": len(runs), **utility, "missing": "; ".join(found.problems)})
     if code:
         raise SystemExit(f"the benchmark ended with {code}, and goes on when it is started again")
 
@@ -275,12 +263,13 @@ def between(place: Place) -> None:
 def rehearsed(config: dict[str, Any]) -> None:
     """Make the benchmark tiny: two methods without a search, few rows, few steps."""
     (e,) = config["experiments"].values()
-    e |= {"gradients": 4, "methods": {name: {"overlay": e["methods"][name].get("overlay")} for name in ("ofmu", "npo")}}
-    e["attacks"] = str(ROOT / "configs/attacks_quickstart.yaml")
-    small = {"evaluation.rows": 2, "evaluation.max_new_tokens": 1, "data.batch_size": 2, "trainer.precision": "32-true"}
+    overlays = {name: {"overlay": e["methods"][name].get("overlay")} for name in ("ofmu", "npo")}
+    e |= {"gradients": 40, "methods": overlays, "attacks": str(CONFIGS / "attacks_quickstart.yaml")}
+    small = {"evaluation.rows": 2, "evaluation.max_new_tokens": 1, "data.batch_size": 2}
+    small |= {"data.forget_split": "forget01", "trainer.precision": "32-true"}
+    shape = {"model_type": "llama", "tie_word_embeddings": True, **SMALL}
+    few = {"model.scheduler.total_steps": 2, "trainer.max_steps": 2, "model.network.config": shape}
     e["options"] |= small
-    few = {"model.scheduler.total_steps": 2, "trainer.max_steps": 2, "model.network.config": {"model_type": "llama"}}
-    few["model.network.config"] |= SMALL | {"tie_word_embeddings": True}
     for made in e["prepare"].values():
         made["options"] |= small | few
 
@@ -292,7 +281,7 @@ def ours(*words: str) -> list[str]:
 
 def precision(place: Place) -> None:
     """The exact engine beside differences, in both precisions, on the model that `between` taught, if any."""
-    taught = next((place.folder / "between/prepared").glob("*target*/**/hf/config.json"), None)
+    taught = next((place.folder / "between/prepared").glob("**/target/**/hf/config.json"), None)
     model, data = taught.parent if taught else place.model("117M"), shared() / "data/tofu"
     place.tell({"model": "taught TOFU" if taught else "random weights"})
     file = place.folder / "precision.json"
@@ -307,33 +296,22 @@ def recovery(place: Place) -> None:
 
     more = ["--trainer.deterministic", "true", "--trainer.max_steps", str(place.few(24, 6)), "--export.folder", "hf"]
     more += ["--checkpoint.every_n_train_steps", str(place.few(4, 2)), "--checkpoint.save_top_k", "1"]
-    words = place.words(place.model("117M"), *more)
-    names = ("first", "again", "killed")
-    start = partial(started, place, words)
-    running = {name: start(name) for name in names}
-    while running["killed"].poll() is None and not list(saved(place, "killed")):
+    words = ["fit", *place.words(place.model("117M"), *more), "--benchmark", "recovery", "--method"]
+    folder, names = place.folder / "logs/recovery", ("first", "again", "killed")
+    shutil.rmtree(folder, ignore_errors=True)  # of a call that was ended
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # what deterministic products of matrices need
+    running = {name: subprocess.Popen(ours(*words, name)) for name in names}
+    while running["killed"].poll() is None and not any((folder / "killed").glob("**/*.ckpt")):
         time.sleep(0.01)
     running["killed"].kill()
     place.tell({"killed": running["killed"].wait() == -signal.SIGKILL})
-    ended = [running["first"].wait(), running["again"].wait(), start("killed", "--ckpt_path", "last").wait()]
-    if any(ended):
+    running["killed"] = subprocess.Popen(ours(*words, "killed", "--ckpt_path", "last"))
+    if any(ended := [run.wait() for run in running.values()]):
         raise SystemExit(f"runs ended with {ended}")
-    folders = [place.folder / f"logs/recovery/{name}/latest/hf/model.safetensors" for name in names]
-    first, again, killed = (load_file(path) for path in folders)
+    first, again, killed = (load_file(folder / name / "latest/hf/model.safetensors") for name in names)
     for name, other in (("deterministic twice", again), ("killed and gone on", killed)):
         most = max((first[key].double() - other[key].double()).abs().max().item() for key in first)
         place.tell({name: "equal to the bit" if most == 0 else f"differs by {most:.2g}"})
-
-
-def started(place: Place, words: list[str], name: str, *more: str) -> subprocess.Popen[bytes]:
-    """A run of ``fit`` in a process of its own."""
-    environment = os.environ | {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
-    return subprocess.Popen(ours("fit", *words, "--benchmark", "recovery", "--method", name, *more), env=environment)
-
-
-def saved(place: Place, name: str) -> Iterator[Path]:
-    """The checkpoints of a run."""
-    return (place.folder / f"logs/recovery/{name}").glob("**/*.ckpt")
 
 
 def eight_bits(place: Place) -> None:
@@ -357,16 +335,8 @@ def eight_bits(place: Place) -> None:
         place.tell({f"{name} steps": len(norms), f"{name} growth": norms[-1] / norms[0], f"{name} norms": norms})
 
 
-@dataclass(frozen=True)
-class Part:
-    """Something to learn.
-
-    Attributes:
-        seconds: After so many it is ended.
-        call: Measures it.
-        what: In some words.
-        after: A part that must be done before.
-    """
+class Part(NamedTuple):
+    """Something to learn: its limit in seconds, what measures it, in some words, and the part that comes before it."""
 
     seconds: int
     call: Callable[[Place], None]
@@ -387,7 +357,7 @@ PARTS: dict[str, Part] = {
     "a.gpu": Part(120, partial(suite, paths=["tests/training/test_gpu.py"], more=["-n", "0"]), "tests for a GPU alone"),
     "a.devices": Part(240, partial(suite, paths=DEVICES, more=[]), "tests that touch devices"),
     **{name: Part(run.seconds, partial(unlearn, run=run), run.what) for name, run in RUNS.items()},
-    "b.evaluation": Part(200, whole_evaluation, "1.24 B: evaluations of 400 rows, 60 tokens each; export"),
+    "b.evaluation": Part(200, whole_evaluation, "1.24 B: 400 rows evaluated twice, 60 tokens each; export"),
     "d.between": Part(560, between, "117 M, taught TOFU: six methods, relearning"),
     "e.precision": Part(120, precision, "engines in float32 and bf16, 117 M", after="d.between"),
     "f.recovery": Part(150, recovery, "deterministic twice; killed, gone on"),

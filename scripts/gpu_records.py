@@ -16,7 +16,7 @@ from ofmu_pl.support.files import read_json, write_json
 STORED = RESULTS / "gpu"
 MOST = 20
 """Failures that stand on the page; the files have all."""
-HIDDEN = ("making the model s", "loading s", "loading GB", "first iteration s", "iterations", "model")
+HIDDEN = ("loading s", "loading GB", "first iteration s", "iterations", "model")
 """Figures that stand in the files alone."""
 Records = dict[str, dict[str, Any]]
 """What is known of parts, by name."""
@@ -58,7 +58,8 @@ def page(records: Records) -> str:
     """The results of all parts as Markdown; a plan stands in the row of its run."""
     rows = [["part", "what", "found"]]
     rows += [[name, part.what, found(name, records)] for name, part in PARTS.items() if not name.startswith("plan.")]
-    return "\n\n".join([*measured(records), to_markdown(texts("", "", rows)).strip(), *failures(records)]) + "\n"
+    table = to_markdown(texts("", "The list", rows)).strip()
+    return "\n\n".join([*measured(records), table, *failures(records)]) + "\n"
 
 
 def found(name: str, records: Records) -> str:

@@ -48,11 +48,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="folder to make")
     folder, shared = parser.parse_args().folder.absolute(), Path(os.environ["OFMU_SHARED"]) / "data"
-    forget, retain = (persons(shared / "lume" / f"{side}.jsonl") for side in ("forget", "retain"))
-    sides = {"forget": forget[:8], "retain": retain[:16], "holdout": forget[8:24]}
-    for side, people in sides.items():
-        questions = [row for row in chain.from_iterable(people) if kind(row) == "qa"]
-        write(folder / "people" / f"{side}.jsonl", questions)
+    forget, retain = (questions(shared / "lume" / f"{side}.jsonl") for side in ("forget", "retain"))
+    for side, people in {"forget": forget[:8], "retain": retain[:16], "holdout": forget[8:24]}.items():
+        write(folder / "people" / f"{side}.jsonl", [*chain.from_iterable(people)])
     for name, rows in FIRST.items():
         write_json(folder / "knowundo" / name, read_json(shared / "knowundo" / name)[:rows])
     mmlu = read(shared / "mmlu/test_sample.jsonl")
@@ -64,18 +62,14 @@ def main() -> None:
     print(folder)
 
 
-def persons(path: Path) -> list[list[Row]]:
-    """LUME's rows on invented persons (Task 2), by person, whose name their ids begin with."""
+def questions(path: Path) -> list[list[Row]]:
+    """LUME's questions on invented persons (Task 2), by person, whose name their ids begin with."""
     found: dict[str, list[Row]] = {}
     for row in read(path):
-        if row["task"] == "Task2":
-            found.setdefault(re.sub(r"(sc|qa)\d+$", "", row["id"]), []).append(row)
-    return list(found.values())
-
-
-def kind(row: Row) -> str:
-    """``qa`` of a question, ``sc`` of a completion."""
-    return re.sub(r"\d+$", "", row["id"])[-2:]
+        asked = re.fullmatch(r"(.+)qa\d+", row["id"])
+        if asked and row["task"] == "Task2":
+            found.setdefault(asked[1], []).append(row)
+    return [*found.values()]
 
 
 def in_letters(row: Row) -> Row:

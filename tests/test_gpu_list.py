@@ -62,7 +62,7 @@ def test_a_part_that_hangs_or_fails_is_ended_and_the_others_go_on(gpu, tmp_path,
     assert "no such device" in found["x.fails"]["error"]
     assert found["y.works"]["figures"] == {"answer": 42}
     assert "waits" in capsys.readouterr().out
-    assert gpu.read(tmp_path / "work") == found
+    assert gpu.read(tmp_path / "work/results") == found
 
 
 def test_what_is_done_is_not_run_again(gpu, tmp_path):

@@ -19,7 +19,7 @@ NOT_RUN = {
     "scripts/quickstart.sh": "installs 3 GB; `ofmu_pl quickstart`, which it starts, runs",
     "pip": "installs 3 GB",
     ".": "is the shell's",
-    "scripts/reproduce_tiny.sh": "an hour, of which `configs/benchmarks/NAME.yaml` stands for a minute",
+    "scripts/reproduce.sh": "an hour, of which `configs/benchmarks/NAME.yaml` stands for a minute",
     "scripts/plans.py": "half an hour",
     "scripts/metrics_measured.py": "its models are not published",
     "efficientnet.Lite0": "its weights and CIFAR-10 are not among the tests' packages",

@@ -13,7 +13,7 @@ from ofmu_pl.metrics import DEFINITIONS, Scores, SetScores, auc, privacy_leakage
 from ofmu_pl.metrics.open_unlearning import read_eval, write_eval
 from ofmu_pl.metrics.tofu import MEMORIZED, attacked
 from ofmu_pl.metrics.tofu_items import log_truth_ratio
-from scripts.tofu_logs import read_log
+from tests.helpers.tofu_logs import read_log
 
 SETS = {"forget": "forget", "retain": "retain", "real_authors": "ra", "world_facts": "wf"}
 
