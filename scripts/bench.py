@@ -620,7 +620,7 @@ def training(args: argparse.Namespace) -> Figures:
 
 # Memory of whole runs
 
-LAYERS = {"1M": (64, 64, 1), "300M": (1024, 2816, 22), "20M": (384, 1024, 10)}
+LAYERS = {"1M": (64, 64, 1), "300M": (1024, 2816, 22), "50M": (1024, 2816, 4), "20M": (384, 1024, 10)}
 """Width, inner width and depth."""
 STRATEGY = "lightning.pytorch.strategies.ModelParallelStrategy"
 
@@ -673,15 +673,15 @@ def memory(args: argparse.Namespace) -> Figures:
     """
     found: Figures = {}
     for n in args.ranks:
-        least, _ = run("1M", n, args.more)
-        peaks, planned = run(args.size, n, args.more)
+        least, _ = run("1M", n, 8192, args.more)
+        peaks, planned = run(args.size, n, args.vocabulary, args.more)
         found[str(n)] = {phase: peaks[phase] - least[phase] for phase in peaks}
         found[str(n)] |= {"planned device": planned.total, "planned host": planned.host}
         print(n, {name: f"{x / 1e9:.3f} GB" for name, x in found[str(n)].items()}, flush=True)
     return {"ranks": found}
 
 
-def run(size: str, n: int, more: list[str]) -> tuple[dict[str, int], Any]:
+def run(size: str, n: int, vocabulary: int, more: list[str]) -> tuple[dict[str, int], Any]:
     """The peaks of the fullest of n ranks, and what ``plan`` says."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -692,7 +692,7 @@ def run(size: str, n: int, more: list[str]) -> tuple[dict[str, int], Any]:
         data = Authors(authors=8, forget_authors=2)
         data.setup()
         shape = {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": layers}
-        config = LlamaConfig(**shape, num_attention_heads=width // 64, vocab_size=8192)
+        config = LlamaConfig(**shape, num_attention_heads=width // 64, vocab_size=vocabulary)
         LlamaForCausalLM(config).save_pretrained(f"{folder}/model")
         data.tokenizer.save_pretrained(f"{folder}/model")
         words = ["--config", "configs/authors.yaml", "-c", "configs/methods/npo.yaml", "--model.network.path"]
@@ -718,7 +718,7 @@ CASES: dict[str, tuple[Callable[[argparse.Namespace], Figures], dict[str, Any]]]
     "differences": (differences, {"model": "", "data": "", "rows": 8, "iterations": 30}),
     "evaluation": (evaluation, {"model": str, "data": str, "rounds": 3, "rows": 0}),
     "training": (training, {"open-unlearning": str, "model": str, "data": str, "rounds": 4, "steps": 5}),
-    "memory": (memory, {"size": "300M", "ranks": [1, 2, 4]}),
+    "memory": (memory, {"size": "300M", "vocabulary": 8192, "ranks": [1, 2, 4]}),
 }
 """What each measures, and its options: a default, or the type of what must be given."""
 HELP = {
@@ -734,6 +734,7 @@ HELP = {
     "batch": "samples of a batch (paper: 32)",
     "inner-steps": "T (paper: 5)",
     "size": f"of {', '.join(LAYERS)}",
+    "vocabulary": "with 128256, 50M are 314 M parameters",
 }
 
 if __name__ == "__main__":
