@@ -140,17 +140,21 @@ def undial(logits: Tensor, targets: Tensor, reference_logits: Tensor, beta: floa
     return sample_mean(_cross_entropy(lowered.softmax(2), logits), targets)
 
 
-def ce_u(logits: Tensor, targets: Tensor, skip: int | Tensor = 1) -> Tensor:
+def after_first(targets: Tensor, skip: int | Tensor) -> Tensor:
+    """The (B, S) targets without the first ``skip`` of each row; (B,) where rows differ."""
+    early = (targets != IGNORED).cumsum(1) <= torch.as_tensor(skip, device=targets.device).unsqueeze(-1)
+    return targets.masked_fill(early, IGNORED)
+
+
+def ce_u(logits: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy to the model's own distribution without the true token (Yang 2025).
 
     Args:
         logits: (B, S, V).
         targets: (B, S).
-        skip: Number of targets at the start that are left alone; (B,) where rows differ.
     """
     own = _precise(logits.detach()).masked_fill(_one_hot(targets, logits.shape[2]).bool(), -torch.inf).softmax(2)
-    early = (targets != IGNORED).cumsum(1) <= torch.as_tensor(skip, device=targets.device).unsqueeze(-1)
-    return sample_mean(_cross_entropy(own, logits), targets.masked_fill(early, IGNORED))
+    return sample_mean(_cross_entropy(own, logits), targets)
 
 
 def logit_margin(logits: Tensor, targets: Tensor) -> Tensor:

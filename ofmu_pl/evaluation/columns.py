@@ -16,6 +16,7 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from ofmu_pl.networks.adapters import below
+from ofmu_pl.networks.predictions import Predictions, predict
 
 ROOM = 16  # columns that are made at a time
 
@@ -52,8 +53,8 @@ def begin(model: PreTrainedModel, ids: Tensor, mask: Tensor, positions: Tensor) 
     return cache
 
 
-def go_on(model: PreTrainedModel, cache: Cache, ids: Tensor, mask: Tensor, positions: Tensor, keep: int) -> Tensor:
-    """Read further columns, which are in the cache afterwards; returns the logits of the last of them, (B, keep, V).
+def go_on(model: PreTrainedModel, cache: Cache, ids: Tensor, mask: Tensor, positions: Tensor, keep: int) -> Predictions:
+    """Read further columns, which are in the cache afterwards; returns what follows the last of them, (B, keep, V).
 
     The mask, (B, P + S), is that of all columns, read before or now.
     """
@@ -62,10 +63,8 @@ def go_on(model: PreTrainedModel, cache: Cache, ids: Tensor, mask: Tensor, posit
         cache.add(ids, positions)
         ids, positions, how = cache.ids, cache.positions, {"use_cache": False}
         if cache.alone:
-            return _row_by_row(model, ids, mask)[:, -keep:]
-    read = model(input_ids=ids, attention_mask=mask, position_ids=positions, logits_to_keep=keep, **how)
-    logits: Tensor = read.logits
-    return logits
+            return Predictions(_row_by_row(model, ids, mask)[:, -keep:])
+    return predict(model, input_ids=ids, attention_mask=mask, position_ids=positions, logits_to_keep=keep, **how)
 
 
 def _selects_rows(model: nn.Module, cache: DynamicCache) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -68,7 +69,7 @@ class AnswerScores:
 
     Attributes:
         nll: Minus the log-probability of each token, nats; 0 on padding.
-        likely: The most likely token in each one's place.
+        likely: Number of the most likely token in each one's place.
         mean: Mean log-probability under the model's own distribution at each token.
         deviation: Its standard deviation, of variance 1e-6 at least.
     """
@@ -91,24 +92,31 @@ def score_answers(
     mask = torch.cat([prompts.mask, real[:, :-1].long()], dim=1)
     last = real.sum(1, keepdim=True) - 1  # padding must not pass the model's positions
     positions = prompts.position[:, None] + torch.arange(width, device=model.device).minimum(last)
-    logits = go_on(model, prompts.cache, ids, mask, positions, keep=width)
-    flat, targets = logits.flatten(0, 1), labels.flatten()
-    step = max(1, CHUNK_ELEMENTS.get(flat.device.type, 2**24) // flat.shape[1])
-    parts = [_score(x, y, detailed) for x, y in zip(flat.split(step), targets.split(step), strict=True)]
-    return AnswerScores(*(torch.cat(column).view(labels.shape) for column in zip(*parts, strict=True)))
+    said = go_on(model, prompts.cache, ids, mask, positions, keep=width)
+    found = said.values(partial(_in_parts, _details if detailed else _losses), labels)
+    return AnswerScores(*found.unbind(2)) if detailed else AnswerScores(found)
 
 
-def _score(logits: Tensor, labels: Tensor, detailed: bool) -> tuple[Tensor, ...]:
-    """The fields of ``AnswerScores`` for (M, V) logits."""
-    scores = logits if logits.dtype == torch.float64 else logits.float()
-    log_p = scores.log_softmax(dim=1)
-    nll = F.nll_loss(log_p, labels, ignore_index=IGNORED, reduction="none")
-    if not detailed:
-        return (nll,)
+def _in_parts(function: Callable[[Tensor, Tensor], Tensor], logits: Tensor, labels: Tensor) -> Tensor:
+    """A function of logits, (n, V), and labels, (n,), which are (n, 1, V) and (n, 1), in parts that a cache holds."""
+    step = max(1, CHUNK_ELEMENTS.get(logits.device.type, 2**24) // logits.shape[2])
+    parts = zip(logits[:, 0].split(step), labels[:, 0].split(step), strict=True)
+    return torch.cat([function(x if x.dtype == torch.float64 else x.float(), y) for x, y in parts])
+
+
+def _losses(logits: Tensor, labels: Tensor) -> Tensor:
+    """Losses, (n,)."""
+    return F.cross_entropy(logits, labels, reduction="none")
+
+
+def _details(logits: Tensor, labels: Tensor) -> Tensor:
+    """The fields of ``AnswerScores``, (n, 4)."""
+    log_p = logits.log_softmax(dim=1)
+    nll = F.nll_loss(log_p, labels, reduction="none")
     p = log_p.exp()
     mean = (p * log_p).sum(1)
     variance = (p * log_p.square()).sum(1) - mean.square()
-    return nll, scores.argmax(dim=1), mean, variance.clamp(min=1e-6).sqrt()
+    return torch.stack([nll, logits.argmax(dim=1).to(nll.dtype), mean, variance.clamp(min=1e-6).sqrt()], dim=1)
 
 
 def stops_of(model: PreTrainedModel, encoder: Encoder) -> list[int]:
@@ -148,7 +156,7 @@ def continue_prompts(
     room = (positions_of(model.config) - 1 - prompts.position).clamp(max=max_new_tokens).tolist()
     running = list(range(len(ids)))
     while running:
-        logits = go_on(model, cache, ids, mask, positions, keep=1)[:, -1]
+        logits = go_on(model, cache, ids, mask, positions, keep=1).logits()[:, -1]
         order = torch.tensor(running, device=ids.device).argsort()  # a rule that draws does so by the prompts' order
         tokens = torch.empty_like(order).scatter_(0, order, choose(logits[order]))
         going = []

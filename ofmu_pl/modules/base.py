@@ -23,6 +23,7 @@ from ofmu_pl.core.vectors import Vector, scale_
 from ofmu_pl.losses import IGNORED, token_nll
 from ofmu_pl.modules.ending import Ending
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.networks.predictions import Predictions
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.training.checkpoints import NAMES, names_in, require_fit, require_same_data
 from ofmu_pl.training.descent import (
@@ -265,15 +266,16 @@ class UnlearningModule(pl.LightningModule, ABC):
         """The batch's mean loss; ``transform`` maps the samples' losses, (b,) to (b,), before the mean."""
         return self.mean(batch, lambda part: transform(self.recipe.sample_losses(self.trained, part)))
 
-    def logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logits and targets of rows, at the weights of now."""
+    def predict(self, batch: Batch) -> tuple[Predictions, Tensor]:
+        """What the network says of rows, at the weights of now, and their targets."""
         with self.run.forward_context():
-            return self.recipe.logits(self.trained, {name: x.to(self.device) for name, x in batch.items()})
+            said, targets = self.recipe.predict(self.trained, {k: x.to(self.device) for k, x in batch.items()})
+        return said.within(self.run.forward_context), targets
 
-    def read(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def read(self, batch: Batch) -> tuple[Predictions, Tensor]:
         """The same of rows that are looked at without a gradient, which count as work."""
         self.charge(1 / 3, len(batch["ids"]))
-        return self.logits(batch)
+        return self.predict(batch)
 
     def token_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Losses of tokens, (b, S), and targets of rows that are looked at, a micro-batch at a time."""
@@ -281,8 +283,8 @@ class UnlearningModule(pl.LightningModule, ABC):
         targets: list[Tensor] = []
         every = torch.arange(len(batch["ids"]))
         for places in every.split(self.micro_batch_size or len(every)):
-            logits, labels = self.read({name: x[places] for name, x in batch.items()})
-            losses += token_nll(logits, labels)
+            said, labels = self.read({name: x[places] for name, x in batch.items()})
+            losses += said.values(token_nll, labels)
             targets += labels
         padded = pad_sequence(targets, batch_first=True, padding_value=IGNORED)
         return pad_sequence(losses, batch_first=True), padded

@@ -1,11 +1,12 @@
 """Forgetting by a made-up distribution: the true token lowered (UNDIAL) or left out (CE-U), or one answer (JensUn)."""
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ofmu_pl.losses import IGNORED, ce_u, js_to_token, undial
+from ofmu_pl.losses import IGNORED, after_first, ce_u, js_to_token, undial
 from ofmu_pl.modules.two_terms import RetainLoss, TwoTerms
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError
@@ -35,7 +36,8 @@ class UNDIAL(TwoTerms):
 
     def forget_losses(self, part: Batch) -> Tensor:
         """Cross-entropy to the frozen model's lowered distribution."""
-        return undial(*self.recipe.logits(self.trained, part), self.frozen_logits(part), self.beta)
+        said, targets = self.recipe.predict(self.trained, part)
+        return said.mean(partial(undial, beta=self.beta), targets, self.predict_frozen(part))
 
 
 class CEU(TwoTerms):
@@ -63,9 +65,9 @@ class CEU(TwoTerms):
 
     def forget_losses(self, part: Batch) -> Tensor:
         """Cross-entropy to the network's own distribution without the true token, taken as constant."""
-        logits, targets = self.recipe.logits(self.trained, part)
+        said, targets = self.recipe.predict(self.trained, part)
         documents = part["labels"][:, 1] != IGNORED  # nothing stands before their answer but a first token
-        return ce_u(logits, targets, self.skip - documents.long())
+        return said.mean(ce_u, after_first(targets, self.skip - documents.long()))
 
 
 class JensUn(TwoTerms):
@@ -98,10 +100,10 @@ class JensUn(TwoTerms):
 
     def forget_losses(self, part: Batch) -> Tensor:
         """Divergences from the fixed answer."""
-        logits, targets = self.recipe.logits(self.trained, part)
+        said, targets = self.recipe.predict(self.trained, part)
         tokens = self.run.data.tokenizer.encode(self.answer, add_special_tokens=False)
         if not tokens:
             raise UserError(f"model.answer '{self.answer}' has no token: give words to answer forget rows with.")
         place = (targets != IGNORED).cumsum(1) - 1
         wanted = torch.tensor(tokens, device=targets.device)[place % len(tokens)]
-        return js_to_token(logits, wanted.where(targets != IGNORED, IGNORED))
+        return said.mean(js_to_token, wanted.where(targets != IGNORED, IGNORED))

@@ -1,5 +1,6 @@
 """Gradient ascent on the forget rows, alone or against a retain term: plain, or token by token (WGA, SatImp)."""
 
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -58,4 +59,5 @@ class WeightedAscent(TwoTerms):
 
     def forget_losses(self, part: Batch) -> Tensor:
         """``-mean_t w_t l_t``."""
-        return weighted_ascent(*self.recipe.logits(self.trained, part), self.beta_1, self.beta_2)
+        said, targets = self.recipe.predict(self.trained, part)
+        return said.mean(partial(weighted_ascent, beta_1=self.beta_1, beta_2=self.beta_2), targets)

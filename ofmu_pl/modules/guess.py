@@ -14,8 +14,9 @@ from torch import Tensor
 from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.losses import IGNORED
-from ofmu_pl.modules.ngram import NGram, Reply, Sparse
+from ofmu_pl.modules.ngram import NGram, Reply, Sparse, joined
 from ofmu_pl.networks.base import Batch
+from ofmu_pl.networks.predictions import Predictions
 
 READ = 10_000
 """Rows of a split that are read at most: a table of all contexts of a large corpus would need its size many times."""
@@ -50,22 +51,22 @@ class Guess:
         self.model = NGram(known, held, vocabulary)
         self._said: dict[tuple[str, int], tuple[Reply, Sparse]] = {}
 
-    def sharpen(self, logits: Callable[[Batch], tuple[Tensor, Tensor]]) -> None:
+    def sharpen(self, predict: Callable[[Batch], tuple[Predictions, Tensor]]) -> None:
         """Find the temperature at which the mean entropy at held-out rows' answers is the network's; at most 1.
 
         Args:
-            logits: Maps a batch to the network's logits, (b, S, V), and the tokens that they predict, (b, S).
+            predict: Maps a batch to what the network says of it, and the tokens that this predicts, (b, S).
         """
         data, stream = self.data, self.unseen
         rows = evenly(range(len(data.splits[stream])), LOOKED_AT)
-        found = (logits(data.collate(stream, [i], 0)) for i in rows)
-        wanted = _entropy(x[targets != IGNORED].float().log_softmax(1) for x, targets in found)
+        found = (predict(data.collate(stream, [i], 0)) for i in rows)
+        wanted = torch.cat([x.values(_entropies, targets)[targets != IGNORED] for x, targets in found]).mean()
         said = [self._guessed(stream, i)[1] for i in rows]
         lowest, highest = LOWEST, 1.0
         for _ in range(HALVINGS):
             middle = (lowest + highest) / 2
             guessed = (self.model.dense(x, wanted.device).log() / middle for x in said)
-            sure = _entropy(x.log_softmax(1) for x in guessed) < wanted
+            sure = torch.cat([_entropies(x) for x in guessed]).mean() < wanted
             lowest, highest = (middle, highest) if sure else (lowest, middle)
         self.temperature = highest
 
@@ -83,16 +84,18 @@ class Guess:
             found.append(-self.model.of(true, said).double().log().numpy())
         return found
 
-    def logits(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """Guesses at the answers of a batch of forget rows, as logits, (b, S, V) float32; 0 where there is no target.
+    def predict(self, ids: Tensor, targets: Tensor) -> Predictions:
+        """Guesses at the answers of a batch of forget rows, whose logits are float32; none where there is no target.
 
         ``ids``, (b,), are the numbers of the rows, ``targets``, (b, S), the tokens that are to be predicted.
         """
-        guessed = torch.zeros(*targets.shape, self.model.vocabulary, dtype=torch.float32, device=targets.device)
-        for row, i, places in zip(guessed, ids.tolist(), targets != IGNORED, strict=True):
-            _, said = self._guessed("forget", i)
-            row[places] = self.model.dense(said, row.device).log() / self.temperature
-        return guessed
+        said = joined([self._guessed("forget", i)[1] for i in ids.tolist()])
+        numbers = (targets != IGNORED).flatten().cumsum(0) - 1
+
+        def logits(some: Tensor) -> Tensor:
+            return self.model.dense(said.at(some[:, 0].cpu()), some.device).log() / self.temperature
+
+        return Predictions(numbers.view(*targets.shape, 1), logits, self.model.vocabulary)
 
     def _guessed(self, stream: str, i: int) -> tuple[Reply, Sparse]:
         """A row's true answer and the guess at it; both are kept, since like questions are sought in all known ones."""
@@ -102,9 +105,10 @@ class Guess:
         return self._said[stream, i]
 
 
-def _entropy(log_probabilities: Iterable[Tensor]) -> Tensor:
-    """Mean entropy, (), in nats of distributions, (n, V) each, over all their rows."""
-    return torch.cat([-(x.exp() * x).sum(1) for x in log_probabilities]).mean()
+def _entropies(logits: Tensor, _: object = None) -> Tensor:
+    """Entropies of distributions, in nats, of logits (..., V)."""
+    log_p = logits.float().log_softmax(-1)
+    return -(log_p.exp() * log_p).sum(-1)
 
 
 def answers(data: PairedDataModule, stream: str, rows: Iterable[int]) -> Iterator[Reply]:

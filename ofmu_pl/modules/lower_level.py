@@ -103,11 +103,16 @@ class LowerLevel(ABC):
 
     def _rows(self, batch: Batch) -> Tensor:
         """(b,) values of a micro-batch's samples, whose mean is L_f."""
-        logits, targets = self.method.logits(batch)
-        values = self.values(token_nll(logits, targets), targets, batch["ids"])
-        if self.guess is not None:
-            values = values - self.ngram_weight * kl(logits, targets, self.guess.logits(batch["ids"], targets))
-        return values
+        said, targets = self.method.predict(batch)
+        if self.guess is None:
+            return self.values(said.values(token_nll, targets), targets, batch["ids"])
+        both = said.values(_nll_and_kl, targets, self.guess.predict(batch["ids"], targets))
+        return self.values(both[..., 0], targets, batch["ids"]) - self.ngram_weight * sample_mean(both[..., 1], targets)
+
+
+def _nll_and_kl(logits: Tensor, targets: Tensor, guess: Tensor) -> Tensor:
+    """Losses of places, and their divergences from a guess, (n, 2)."""
+    return torch.stack([token_nll(logits, targets)[:, 0], kl(logits, targets, guess)], 1)
 
 
 class BoundedLoss(LowerLevel):

@@ -1,6 +1,7 @@
 """MASC: true tokens lose their lead over their rivals, and the run ends by itself."""
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -61,7 +62,9 @@ class MASC(TwoTerms):
 
     def forget_losses(self, part: Batch) -> Tensor:
         """``mean_t max(0, margin - bound + buffer) / buffer``."""
-        return margin_hinge(*self.recipe.logits(self.trained, part), self.rivals, self.bound, self.buffer)
+        said, targets = self.recipe.predict(self.trained, part)
+        hinge = partial(margin_hinge, rivals=self.rivals, bound=self.bound, buffer=self.buffer)
+        return said.mean(hinge, targets)
 
     def reached(self, number: int) -> tuple[bool, dict[str, float]]:
         """End the run where few enough margins are above their bound; compare as every method does."""
@@ -71,8 +74,8 @@ class MASC(TwoTerms):
         rows, shares = evenly(range(len(self.run.data.splits["forget"])), LOOKED_AT), []
         with torch.no_grad(), self.scoring():
             for part in torch.tensor(rows).split(ROWS):
-                logits, targets = self.read(self.run.data.collate("forget", part.tolist(), 0))
-                above = margins(logits, targets, self.rivals) > self.bound
+                said, targets = self.read(self.run.data.collate("forget", part.tolist(), 0))
+                above = said.values(partial(margins, rivals=self.rivals), targets) > self.bound
                 shares += sample_mean(above.float(), targets).tolist()
         share = self.run.ranks.first(sum(shares) / len(shares))  # ranks end together
         if share <= self.stop_share:

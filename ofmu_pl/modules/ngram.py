@@ -62,6 +62,20 @@ class Sparse(NamedTuple):
     tokens: Tensor
     shares: Tensor
 
+    def at(self, numbers: Tensor) -> "Sparse":
+        """Those of some places, by number."""
+        new = torch.full((len(self.everywhere),), -1).index_copy(0, numbers, torch.arange(len(numbers)))[self.places]
+        named = new >= 0
+        return Sparse(self.everywhere[numbers], new[named], self.tokens[named], self.shares[named])
+
+
+def joined(parts: Sequence[Sparse]) -> Sparse:
+    """All places of some, one after the other."""
+    first = torch.tensor([len(part.everywhere) for part in parts]).cumsum(0).roll(1)
+    first[0] = 0
+    moved = [part._replace(places=part.places + int(n)) for part, n in zip(parts, first, strict=True)]
+    return Sparse(*map(torch.cat, zip(*moved, strict=True)))
+
 
 class Nearest:
     """Finds like questions by Jaccard's index of their sets of bigrams of tokens, the share of all that both have.

@@ -51,7 +51,8 @@ class PDU(TwoTerms):
 
     def forget_losses(self, part: Batch) -> Tensor:
         """``mean_t (max logit - mean logit)^2``."""
-        return logit_margin(*self.recipe.logits(self.trained, part))
+        said, targets = self.recipe.predict(self.trained, part)
+        return said.mean(logit_margin, targets)
 
     def after_retain(self, loss: float) -> None:
         """Move the price by dual ascent on the batch's violation."""

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ofmu_pl.core.vectors import Vector
 from ofmu_pl.data.base import ALTERNATIVE
-from ofmu_pl.losses import dpo, margins, npo, sample_mean, simnpo, token_nll
+from ofmu_pl.losses import dpo, margins, npo, sample_mean, simnpo
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import check_range
@@ -29,7 +29,7 @@ class _Preference(TwoTerms):
 
     def summed_nll(self, part: Batch) -> Tensor:
         """Summed loss of each answer, (b,), nats."""
-        return token_nll(*self.recipe.logits(self.trained, part)).sum(1)
+        return self.recipe.token_losses(self.trained, part)[0].sum(1)
 
     def reference(self, stream: str, part: Batch) -> Tensor:
         """Summed loss of the same answers under the frozen model, (b,), nats."""
@@ -118,8 +118,8 @@ class CATNIP(_Preference):
 
     def forget_losses(self, part: Batch) -> Tensor:
         """``mean_t (2/beta) log(1 + (p/(1 - p))^beta)``."""
-        logits, targets = self.recipe.logits(self.trained, part)
-        return sample_mean(simnpo(-margins(logits, targets), self.beta), targets)
+        said, targets = self.recipe.predict(self.trained, part)
+        return sample_mean(simnpo(-said.values(margins, targets), self.beta), targets)
 
 
 class DPO(_Preference):

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from ofmu_pl.data.encoded import collate
 from ofmu_pl.data.text_base import TextDataModule
-from ofmu_pl.losses import token_nll
 from ofmu_pl.networks.base import Network
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_shared
 from ofmu_pl.support.processes import from_first
@@ -41,8 +40,8 @@ def reference_nll(model: nn.Module, recipe: Network, data: TextDataModule, split
         for start in range(0, len(order), ROWS):
             index = order[start : start + ROWS]
             batch = collate([encoded[i] for i in index], index, pad_id=0)
-            logits, targets = recipe.logits(model, {k: v.to(device) for k, v in batch.items()})
-            values[index] = token_nll(logits, targets).sum(1).double().cpu()
+            nll, _ = recipe.token_losses(model, {k: v.to(device) for k, v in batch.items()})
+            values[index] = nll.sum(1).double().cpu()
     reshard(model)
     if path is not None and values.isfinite().all():
         keep(path, values.tolist())

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ofmu_pl.core.derivatives import Loss, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.vectors import Vector, copy_
-from ofmu_pl.losses import kl, sample_mean, token_nll
+from ofmu_pl.losses import kl, token_nll
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.vision import ImageNetwork
@@ -75,12 +75,13 @@ class SCRUB(TwoTerms):
 
     def forget_losses(self, part: Batch) -> Tensor:
         """Minus the divergences, (b,)."""
-        return -kl(*self.recipe.logits(self.trained, part), self.frozen_logits(part))
+        said, targets = self.recipe.predict(self.trained, part)
+        return -said.mean(kl, targets, self.predict_frozen(part))
 
     def retain_losses(self, part: Batch) -> Tensor:
         """Divergences plus cross-entropies, (b,), of one pass of the trained model."""
-        logits, labels = self.recipe.logits(self.trained, part)
-        return kl(logits, labels, self.frozen_logits(part)) + self.ce * sample_mean(token_nll(logits, labels), labels)
+        said, labels = self.recipe.predict(self.trained, part)
+        return said.mean(kl, labels, self.predict_frozen(part)) + self.ce * said.mean(token_nll, labels)
 
 
 class BadTeacher(TwoTerms):
@@ -127,8 +128,9 @@ class BadTeacher(TwoTerms):
     def forget_losses(self, part: Batch) -> Tensor:
         """Divergences from the incompetent teacher."""
         with torch.no_grad():
-            goal = self.recipe.logits(self._teacher[0], part)[0]
-        return kl(*self.recipe.logits(self.trained, part), goal)
+            goal = self.recipe.predict(self._teacher[0], part)[0]
+        said, targets = self.recipe.predict(self.trained, part)
+        return said.mean(kl, targets, goal)
 
 
 class UNDO(TwoTerms):

@@ -21,6 +21,7 @@ from ofmu_pl.modules.reference_scores import reference_nll
 from ofmu_pl.networks.adapters import without_adapters
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.layers import hidden_states, share_up_to
+from ofmu_pl.networks.predictions import Predictions
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.training.parallel import reshard
 
@@ -116,7 +117,8 @@ class TwoTerms(UnlearningModule):
             return self.recipe.sample_losses(self.trained, part)
         if self.retain_loss in ("kl", "js"):
             distance = kl if self.retain_loss == "kl" else js
-            return distance(*self.recipe.logits(self.trained, part), self.frozen_logits(part))
+            said, targets = self.recipe.predict(self.trained, part)
+            return said.mean(distance, targets, self.predict_frozen(part))
         with self.frozen() as reference:
             goal = hidden_states(reference, part, str(self.layer))
         return hidden_distance(hidden_states(self.trained, part, str(self.layer)), goal, part["labels"] != IGNORED)
@@ -142,6 +144,8 @@ class TwoTerms(UnlearningModule):
                 scalars["cosine"] = self.rectify.rectify_(gradient, retain)
                 add_(gradient, [(self.alpha, retain)])
             self.after_retain(loss)
+        if self._frozen.network is not None:
+            reshard(self._frozen.network)
         forgets = 1 if self.sam_rho is None else 2
         self.charge(forgets * self.forget_work + (self.retain_work if self.retains else 0.0))
         return gradient, scalars
@@ -191,12 +195,12 @@ class TwoTerms(UnlearningModule):
             else:
                 assert self._frozen.network is not None, "a method says in frozen_in_forget_term that it needs it"
                 yield self._frozen.network
-                reshard(self._frozen.network)
 
-    def frozen_logits(self, part: Batch) -> Tensor:
+    def predict_frozen(self, part: Batch) -> Predictions:
         """What the frozen model says of a micro-batch, (b, S, V)."""
         with self.frozen() as reference:
-            return self.recipe.logits(reference, part)[0]
+            said = self.recipe.predict(reference, part)[0]
+        return said.within(self.frozen)
 
     def before_rehearsal(self) -> None:
         """Zeros for the losses of rows under the target, which are kept on disk."""

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 from torch import Tensor, nn
 
 from ofmu_pl.losses import sample_mean, token_nll
+from ofmu_pl.networks.predictions import Predictions
 from ofmu_pl.support.errors import UserError
 
 Batch = dict[str, Tensor]
@@ -85,14 +86,19 @@ class Network(ABC):
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits (B, S, V) and the labels (B, S) that they predict, ``losses.IGNORED`` where there is none."""
 
+    def predict(self, module: nn.Module, batch: Batch) -> tuple[Predictions, Tensor]:
+        """What ``logits`` gives, as ``Predictions`` whose logits may be made some at a time, and the labels, (B, S)."""
+        logits, targets = self.logits(module, batch)
+        return Predictions(logits), targets
+
     def sample_losses(self, module: nn.Module, batch: Batch) -> Tensor:
         """Mean negative log-likelihood of each sample's labels, (B,), nats."""
         return sample_mean(*self.token_losses(module, batch))
 
     def token_losses(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Negative log-likelihoods (B, S), nats, 0 where there is no target, and the targets (B, S)."""
-        logits, targets = self.logits(module, batch)
-        return token_nll(logits, targets), targets
+        said, targets = self.predict(module, batch)
+        return said.values(token_nll, targets), targets
 
     @abstractmethod
     def split(self, batch: Batch, size: int | None) -> list[Batch]:

@@ -18,6 +18,7 @@ from ofmu_pl.networks import adapters
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.older_transformers import add_older_keys
 from ofmu_pl.networks.positions import check_readable
+from ofmu_pl.networks.predictions import Predictions, predict
 from ofmu_pl.networks.pretrained import buildable, described, load_pretrained, outlined, own_type, write_shards
 from ofmu_pl.networks.rounding import keep_differentiable, store_in_bfloat16, widen, written_in
 from ofmu_pl.networks.slices import exchange, read_rows
@@ -312,13 +313,17 @@ class CausalLM(Network):
             config.update(before)
 
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logits (B, K, V) and labels (B, K) of the answers; the prompt's logits are never made."""
+        """All logits (B, K, V) from the first label on, and the labels (B, K); ``predict`` takes less memory."""
+        said, targets = self.predict(module, batch)
+        return said.logits(), targets
+
+    def predict(self, module: nn.Module, batch: Batch) -> tuple[Predictions, Tensor]:
+        """Hidden states from the first label on, and the labels (B, K); logits are made at places with a label."""
         labels = batch["labels"]
         first = int((labels != IGNORED).int().argmax(dim=1).min())
         keep = labels.shape[1] - first + 1  # the logit before the first label predicts it
         inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
-        output = module(**inputs, logits_to_keep=keep, use_cache=False)
-        return output.logits, shifted(labels[:, -keep:])
+        return predict(module, **inputs, logits_to_keep=keep, use_cache=False), shifted(labels[:, -keep:])
 
     def split(self, batch: Batch, size: int | None) -> list[Batch]:
         """Cut a batch into micro-batches of like length, each cut to its longest row: less padding, the same mean."""

@@ -29,6 +29,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # private by name, d
 from torch.utils._pytree import tree_leaves
 
 from ofmu_pl.networks.base import Batch, Network
+from ofmu_pl.networks.predictions import Predictions
 from ofmu_pl.planning.ledger import Ledger
 
 aten = torch.ops.aten
@@ -175,7 +176,7 @@ class Weightless:
         vars(self.stand_in).update(build_in_shards=partial(Network.build_in_shards, self.stand_in))
         vars(self.stand_in).update(never_trained=self.never_trained)
         if recipe.modality == "text":
-            vars(self.stand_in).update(logits=self.logits)
+            vars(self.stand_in).update(predict=self.predict)
 
     def never_trained(self) -> Network:
         """The stand-in of a recipe whose networks nobody trains."""
@@ -199,18 +200,18 @@ class Weightless:
         """Compute losses from here on, or stand something in for them."""
         self.real = real
 
-    def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logits and labels; without a graph blank ones, once as many rows have been read ``ENOUGH`` times."""
+    def predict(self, module: nn.Module, batch: Batch) -> tuple[Predictions, Tensor]:
+        """What is said, and labels; without a graph blank logits, once as many rows were read ``ENOUGH`` times."""
         rows = len(batch["labels"])
         self._looks[rows] += not torch.is_grad_enabled()
         if self.exact or torch.is_grad_enabled() or self._looks[rows] <= ENOUGH:
-            return self.recipe.logits(module, batch)
+            return self.recipe.predict(module, batch)
         vocabulary = round(math.exp(self.recipe.uniform_loss(module)))
 
         def blank(input_ids: Tensor, logits_to_keep: int, **_: object) -> SimpleNamespace:
-            return SimpleNamespace(logits=torch.zeros(len(input_ids), logits_to_keep, vocabulary))
+            return SimpleNamespace(logits=torch.zeros(1).expand(len(input_ids), logits_to_keep, vocabulary))
 
-        return self.recipe.logits(blank, batch)  # type: ignore[arg-type]
+        return self.recipe.predict(blank, batch)  # type: ignore[arg-type]
 
     def sample_losses(self, module: nn.Module, batch: Batch) -> Tensor:
         """(b,) losses, or something of that shape without a graph."""

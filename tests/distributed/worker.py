@@ -17,11 +17,13 @@ from ofmu_pl.modules import OFMU, GradDiff
 from ofmu_pl.modules.lower_level import BoundedLoss, HeldOutLevels
 from ofmu_pl.modules.steppers import AdamSteps, SharedSteps
 from ofmu_pl.modules.upper_level import Reach
-from ofmu_pl.networks import CausalLM, SmallCNN
+from ofmu_pl.networks import CausalLM, SmallCNN, predictions
 from ofmu_pl.training.checkpoints import WholeFiles, require_sound
 from tests.helpers.methods import TEXTS
 from tests.helpers.parts import ALONG_PATH, FIRST_ORDER, printed
 from tests.helpers.training import TINY, quiet_trainer
+
+WHOLE = predictions.CHUNK
 
 
 class Double:
@@ -120,6 +122,7 @@ def main(runs):
 
 def one(method, strategy, file, checkpoint=None):
     module = make(method, Path(file).parent)
+    predictions.CHUNK = WHOLE if strategy == "one" else 10_000  # ranks make logits of some places at a time
     options = {"streams": module.streams, "num_batches": module.num_batches}
     if not method.endswith("cnn"):
         data = Authors(authors=4, forget_authors=1, holdout_authors=2, batch_size=4, **options)

@@ -14,6 +14,7 @@ from ofmu_pl.modules.guess import Guess, answers
 from ofmu_pl.modules.lower_level import BoundedLoss, HeldOutLevels
 from ofmu_pl.modules.ngram import Nearest, NGram, Reply
 from ofmu_pl.modules.steppers import PathSteps
+from ofmu_pl.networks.predictions import Predictions
 from ofmu_pl.support.errors import UserError
 from tests.helpers.parts import plain
 from tests.helpers.training import train, weights
@@ -157,7 +158,7 @@ def test_a_guess_is_as_sure_as_the_network(data, temperature):
         for row, i, places in zip(logits, batch["ids"].tolist(), targets != IGNORED, strict=True):
             (answer,) = answers(data, "holdout", [i])
             row[places] = guess.model.predict(answer).log() / temperature
-        return logits, targets
+        return Predictions(logits), targets
 
     guess.sharpen(network)
     assert guess.temperature == pytest.approx(min(temperature, 1.0), abs=1e-3)
@@ -168,13 +169,14 @@ def test_of_each_row_the_model_is_asked_once(data, monkeypatch):
     guess, asked = Guess(data, len(data.tokenizer)), []
     sparse = guess.model.sparse
     monkeypatch.setattr(guess.model, "sparse", lambda answer: asked.append(answer) or sparse(answer))
-    guess.sharpen(lambda batch: (torch.zeros(*batch["labels"].shape, guess.model.vocabulary), shifted(batch["labels"])))
+    blank = torch.zeros(1, guess.model.vocabulary)
+    guess.sharpen(lambda batch: (Predictions(blank.expand(*batch["labels"].shape, -1)), shifted(batch["labels"])))
     first = guess.losses("holdout", range(4))
     again = guess.losses("holdout", range(4))
     assert all(np.array_equal(a, b) for a, b in zip(again, first, strict=True))
     guess.losses("forget", range(2))
     batch = data.collate("forget", [1, 0], 0)
-    guess.logits(batch["ids"], shifted(batch["labels"]))
+    guess.predict(batch["ids"], shifted(batch["labels"]))
     assert len(asked) == len(data.splits["holdout"]) + 2
 
 

@@ -1,0 +1,143 @@
+"""What a language model says at a batch's tokens, without the logits of all of them at once.
+
+The logits of a row of 512 tokens among 128,256 take 263 MB in float32, and a loss needs several tensors as large. So a
+model's output layer is called on some hidden states at a time, at places with a target alone. For the gradient
+``torch.utils.checkpoint`` makes a chunk's logits again; it has derivatives of every order.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ofmu_pl.losses import IGNORED, sample_mean
+
+CHUNK = 2**25
+"""Logits that are made at a time, 128 MiB in float32. Each chunk adds a whole gradient of a trained output layer to
+that of the chunks before it, so small ones are slow."""
+AFTER_HEAD = {"final_logit_softcapping", "logits_soft_cap", "logit_scale", "logits_scaling", "output_multiplier"}
+AFTER_HEAD |= {"lm_head_multiplier"}
+"""Fields of configurations whose models change what their output layer gives."""
+
+_splits: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+
+class Predictions:
+    """What a network says at S places of B rows, as hidden states whose logits are made when they are needed.
+
+    Args:
+        states: Hidden states, (B, S, d), or the logits themselves, (B, S, V).
+        head: Makes logits, (n, V), of n states, (n, d); ``None``: they are logits.
+        vocabulary: Number V of logits at a place; needed with ``head``.
+
+    Example:
+        >>> from ofmu_pl.losses import token_nll
+        >>> said = Predictions(torch.zeros(1, 3, 2), nn.Linear(2, 5, bias=False), vocabulary=5)
+        >>> said.values(token_nll, torch.tensor([[IGNORED, 4, 0]])).tolist()
+        [[0.0, 1.6094379425048828, 1.6094379425048828]]
+    """
+
+    def __init__(self, states: Tensor, head: Callable[[Tensor], Tensor] | None = None, vocabulary: int = 0) -> None:
+        self.states, self.head, self.vocabulary = states, head, vocabulary or states.shape[-1]
+
+    def logits(self) -> Tensor:
+        """All logits, (B, S, V)."""
+        return self._at(None).view(*self.states.shape[:2], -1)
+
+    def values(self, function: Callable[..., Tensor], targets: Tensor, *others: "Predictions") -> Tensor:
+        """A function of the logits at each place, 0 where there is no target, a chunk of places at a time.
+
+        Args:
+            function: A loss (``ofmu_pl.losses``): maps logits (n, 1, V), targets (n, 1) and the ``others``' logits to n
+                values, (n,) or (n, 1), or to k of each place, (n, k).
+            targets: (B, S).
+            others: What other networks say at the same places.
+
+        Returns:
+            (B, S), or (B, S, k), with a graph of every order.
+        """
+        flat = targets.flatten()
+        places = (flat != IGNORED).nonzero()[:, 0]
+
+        def chunk(some: Tensor) -> Tensor:
+            at = some if len(some) < len(flat) else None
+            said, *goals = (x._at(at).unsqueeze(1) for x in (self, *others))
+            found = function(said, flat[some].unsqueeze(1), *goals)
+            return found if found.dim() > 1 else found.unsqueeze(1)
+
+        chunks = places.split(max(1, CHUNK // self.vocabulary))
+        if len(chunks) > 1 and torch.is_grad_enabled():  # nothing is drawn in an output layer
+            found = [checkpoint(chunk, some, use_reentrant=False, preserve_rng_state=False) for some in chunks]
+        else:
+            found = [chunk(some) for some in chunks]
+        values = torch.cat(found)
+        everywhere = values.new_zeros(len(flat), values.shape[1]).index_copy(0, places, values)
+        return everywhere.view(*targets.shape, -1) if values.shape[1] > 1 else everywhere.view(targets.shape)
+
+    def mean(self, loss: Callable[..., Tensor], targets: Tensor, *others: "Predictions") -> Tensor:
+        """Means of ``values`` over each row's targets, (B,)."""
+        return sample_mean(self.values(loss, targets, *others), targets)
+
+    def within(self, context: Callable[[], AbstractContextManager[object]]) -> "Predictions":
+        """The same, whose logits are each time made in a context of that kind."""
+        head = self.head
+        if head is None:
+            return self
+
+        def inside(states: Tensor) -> Tensor:
+            with context():
+                return head(states)
+
+        return Predictions(self.states, inside, self.vocabulary)
+
+    def _at(self, places: Tensor | None) -> Tensor:
+        """Logits of some places, by number, or of all, (n, V)."""
+        flat = self.states.flatten(0, 1)
+        some = flat if places is None else flat[places]
+        return some if self.head is None else self.head(some)
+
+
+def predict(model: Any, **inputs: Any) -> Predictions:
+    """Run a causal language model; its output layer runs later, unless the model does more with logits.
+
+    Args:
+        model: A Hugging Face causal language model, with adapters or without.
+        inputs: What it is called with; it is called once.
+    """
+    head = _output_layer(model)
+    if head is None or not _can_split(model, head):
+        return Predictions(model(**inputs).logits)
+    states, nothing = _run(model, head, 0, **inputs)
+    return Predictions(states[0], head, nothing.shape[-1])
+
+
+def _output_layer(model: Any) -> nn.Module | None:
+    found = getattr(model, "get_output_embeddings", lambda: None)()
+    fields = model.config.get_text_config() if found is not None else None
+    return None if any(getattr(fields, name, None) not in (None, 1) for name in AFTER_HEAD) else found
+
+
+def _can_split(model: Any, head: nn.Module) -> bool:
+    """Whether a model's logits are exactly what its output layer makes of hidden states; a pass says so, once."""
+    if model not in _splits:
+        two = torch.ones(1, 2, dtype=torch.long, device=model.device)
+        states, logits = _run(model, head, 1, input_ids=two, use_cache=False)
+        one = len(states) == 1 and states[0].shape[:2] == (1, 2) and logits.shape[:2] == (1, 1)
+        _splits[model] = one and bool((head(states[0][:, :1]) == logits).all())
+    return _splits[model]
+
+
+def _run(model: Any, head: nn.Module, places: int, **inputs: Any) -> tuple[list[Tensor], Tensor]:
+    """Run a model whose output layer sees the first places alone; returns what it would have seen, and the logits."""
+    states = []
+
+    def cut(module: nn.Module, args: tuple[Tensor, ...]) -> Tensor:
+        states.append(args[0])
+        return args[0][:, :places]
+
+    with head.register_forward_pre_hook(cut):
+        return states, model(**inputs).logits
