@@ -189,7 +189,8 @@ def test_methods_train_alike(name, in_chunks):
     made = in_chunks(7, vocabulary=1000)
     found = trained(make)
     assert bool(made) == (name not in IN_LAYERS)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4 if name == "negation" else 1e-5)  # it steps by Adam
+    tolerance = 1e-4 if name == "negation" else 1e-5  # which steps by Adam
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=tolerance)
 
 
 @pytest.mark.parametrize("engine", ["autograd", "finite_difference"])
