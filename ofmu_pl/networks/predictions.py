@@ -2,11 +2,13 @@
 
 The logits of a row of 512 tokens among 128,256 take 263 MB in float32, and a loss needs several tensors as large. So a
 model's output layer is called on some hidden states at a time, at places with a target alone. For the gradient
-``torch.utils.checkpoint`` makes a chunk's logits again; it has derivatives of every order.
+``torch.utils.checkpoint`` makes a chunk's logits again. Where the output layer is frozen, as beside adapters, they are
+not needed again: a chunk's gradient by its states, (n, d), is taken at once. Both have derivatives of every order.
 """
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -33,6 +35,7 @@ class Predictions:
         states: Hidden states, (B, S, d), or the logits themselves, (B, S, V).
         head: Makes logits, (n, V), of n states, (n, d); ``None``: they are logits.
         vocabulary: Number V of logits at a place; needed with ``head``.
+        trained: Whether logits depend on what is trained by more than the states.
 
     Example:
         >>> from ofmu_pl.losses import token_nll
@@ -41,12 +44,19 @@ class Predictions:
         [[0.0, 1.6094379425048828, 1.6094379425048828]]
     """
 
-    def __init__(self, states: Tensor, head: Callable[[Tensor], Tensor] | None = None, vocabulary: int = 0) -> None:
+    def __init__(
+        self,
+        states: Tensor,
+        head: Callable[[Tensor], Tensor] | None = None,
+        vocabulary: int = 0,
+        trained: bool = True,
+    ) -> None:
         self.states, self.head, self.vocabulary = states, head, vocabulary or states.shape[-1]
+        self.trained = trained
 
     def logits(self) -> Tensor:
         """All logits, (B, S, V)."""
-        return self._at(None).view(*self.states.shape[:2], -1)
+        return self._logits(self.states.flatten(0, 1)).view(*self.states.shape[:2], -1)
 
     def values(self, function: Callable[..., Tensor], targets: Tensor, *others: "Predictions") -> Tensor:
         """A function of the logits at each place, 0 where there is no target, a chunk of places at a time.
@@ -63,17 +73,21 @@ class Predictions:
         flat = targets.flatten()
         places = (flat != IGNORED).nonzero()[:, 0]
 
-        def chunk(some: Tensor) -> Tensor:
-            at = some if len(some) < len(flat) else None
-            said, *goals = (x._at(at).unsqueeze(1) for x in (self, *others))
-            found = function(said, flat[some].unsqueeze(1), *goals)
+        def chunk(some: Tensor, states: Tensor) -> Tensor:
+            goals = [x._logits(x._at(some)).unsqueeze(1) for x in others]
+            found = function(self._logits(states).unsqueeze(1), flat[some].unsqueeze(1), *goals)
             return found if found.dim() > 1 else found.unsqueeze(1)
 
         chunks = places.split(max(1, CHUNK // self.vocabulary))
-        if len(chunks) > 1 and torch.is_grad_enabled():  # nothing is drawn in an output layer
-            found = [checkpoint(chunk, some, use_reentrant=False, preserve_rng_state=False) for some in chunks]
-        else:
-            found = [chunk(some) for some in chunks]
+        found = []
+        for some in chunks:
+            states = self._at(some)
+            if len(chunks) == 1 or not torch.is_grad_enabled():
+                found.append(chunk(some, states))
+            elif self.trained:  # nothing is drawn in an output layer
+                found.append(checkpoint(chunk, some, states, use_reentrant=False, preserve_rng_state=False))
+            else:
+                found.append(_ByStates.apply(partial(chunk, some), states))
         values = torch.cat(found)
         everywhere = values.new_zeros(len(flat), values.shape[1]).index_copy(0, places, values)
         return everywhere.view(*targets.shape, -1) if values.shape[1] > 1 else everywhere.view(targets.shape)
@@ -92,13 +106,42 @@ class Predictions:
             with context():
                 return head(states)
 
-        return Predictions(self.states, inside, self.vocabulary)
+        return Predictions(self.states, inside, self.vocabulary, self.trained)
 
-    def _at(self, places: Tensor | None) -> Tensor:
-        """Logits of some places, by number, or of all, (n, V)."""
+    def _at(self, places: Tensor) -> Tensor:
+        """States of some places, by number in their order, (n, d)."""
         flat = self.states.flatten(0, 1)
-        some = flat if places is None else flat[places]
-        return some if self.head is None else self.head(some)
+        return flat[places] if len(places) < len(flat) else flat
+
+    def _logits(self, states: Tensor) -> Tensor:
+        return states if self.head is None else self.head(states)
+
+
+class _ByStates(torch.autograd.Function):
+    """A function (n, k) of states, (n, d), each of which changes its own row alone.
+
+    The derivatives by the states, (n, k, d), are found in the forward pass; further ones compute the function again.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, function: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
+        kind = states.device.type
+        ctx.function, ctx.casts = function, (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
+        with torch.enable_grad():
+            x = states.detach().requires_grad_()
+            columns = function(x).unbind(1)
+        each = [torch.autograd.grad(v, x, torch.ones_like(v), retain_graph=True)[0] for v in columns]
+        ctx.save_for_backward(states, torch.stack(each, 1))
+        return torch.stack(columns, 1).detach()
+
+    @staticmethod
+    def backward(ctx: Any, weights: Tensor) -> tuple[None, Tensor]:  # type: ignore[override]
+        states, slopes = ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            return None, (weights.unsqueeze(2) * slopes).sum(1).to(states.dtype)
+        with torch.autocast(*ctx.casts):
+            values = ctx.function(states)
+        return None, torch.autograd.grad(values, states, weights, create_graph=True)[0]
 
 
 def predict(model: Any, **inputs: Any) -> Predictions:
@@ -112,7 +155,8 @@ def predict(model: Any, **inputs: Any) -> Predictions:
     if head is None or not _can_split(model, head):
         return Predictions(model(**inputs).logits)
     states, nothing = _run(model, head, 0, **inputs)
-    return Predictions(states[0], head, nothing.shape[-1])
+    trained = any(p.requires_grad for p in head.parameters())
+    return Predictions(states[0], head, nothing.shape[-1], trained)
 
 
 def _output_layer(model: Any) -> nn.Module | None:
