@@ -28,7 +28,7 @@ SHARDED = ["-c", "configs/hardware/fsdp2_lora_8x80.yaml", "--model.network.lora"
 DEVICE = 80e9
 DEPTHS = (4, 5)
 CUT = {"full": ("parameters", "vectors", "optimizer"), "LoRA": ("parameters",), "QLoRA": ()}
-"""Kinds of memory that are cut among ranks; under adapters what counts as vectors are mostly logits."""
+"""Kinds of memory that are cut among ranks."""
 
 
 def needs(words: list[str]) -> Needs:

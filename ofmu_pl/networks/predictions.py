@@ -19,8 +19,10 @@ from torch.utils.checkpoint import checkpoint
 from ofmu_pl.losses import IGNORED, sample_mean
 
 CHUNK = 2**25
-"""Logits that are made at a time, 128 MiB in float32. Each chunk adds a whole gradient of a trained output layer to
-that of the chunks before it, so small ones are slow."""
+"""Logits that are made at a time, 128 MiB in float32; several tensors as large stand beside them."""
+SHARE = 1.0
+"""Least size of a chunk's logits under a trained output layer, in sizes of that layer: each chunk adds such a gradient
+to that of the chunks before it, so that smaller ones would take time and spare no memory."""
 AFTER_HEAD = {"final_logit_softcapping", "logits_soft_cap", "logit_scale", "logits_scaling", "output_multiplier"}
 AFTER_HEAD |= {"lm_head_multiplier"}
 """Fields of configurations whose models change what their output layer gives."""
@@ -78,7 +80,8 @@ class Predictions:
             found = function(self._logits(states).unsqueeze(1), flat[some].unsqueeze(1), *goals)
             return found if found.dim() > 1 else found.unsqueeze(1)
 
-        chunks = places.split(max(1, CHUNK // self.vocabulary))
+        least = round(SHARE * self.states.shape[2]) if self.trained and self.head is not None else 1
+        chunks = places.split(max(1, least, CHUNK // self.vocabulary))
         found = []
         for some in chunks:
             states = self._at(some)

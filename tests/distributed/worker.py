@@ -122,7 +122,8 @@ def main(runs):
 
 def one(method, strategy, file, checkpoint=None):
     module = make(method, Path(file).parent)
-    predictions.CHUNK = WHOLE if strategy == "one" else 10_000  # ranks make logits of some places at a time
+    # Ranks make logits of some places at a time.
+    predictions.CHUNK, predictions.SHARE = (WHOLE, 1.0) if strategy == "one" else (10_000, 0.0)
     options = {"streams": module.streams, "num_batches": module.num_batches}
     if not method.endswith("cnn"):
         data = Authors(authors=4, forget_authors=1, holdout_authors=2, batch_size=4, **options)

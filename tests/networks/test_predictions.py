@@ -68,6 +68,7 @@ def in_chunks(monkeypatch):
     def chunked(places, vocabulary=V):
         made = []
         monkeypatch.setattr(predictions, "CHUNK", places * vocabulary)
+        monkeypatch.setattr(predictions, "SHARE", 0)
         monkeypatch.setattr(
             predictions, "checkpoint", lambda f, x, y, **how: made.append(len(x)) or checkpoint(f, x, y, **how)
         )
@@ -112,6 +113,16 @@ def test_chunks_are_exact(name, adapted, batch, in_chunks):
     assert said.head is not None
     assert values[1] == 0
     torch.testing.assert_close(derivatives(values @ weights, parameters), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("trained", "rows"), [(True, [8, 2]), (False, [3, 3, 3, 1])])
+def test_a_trained_output_layer_has_chunks_as_large_as_itself(trained, rows, monkeypatch):
+    monkeypatch.setattr(predictions, "CHUNK", 3 * V)
+    head, made = torch.nn.Linear(8, V), []
+    head.register_forward_hook(lambda m, args, out: made.append(len(out)))
+    with torch.no_grad():
+        Predictions(torch.zeros(2, 5, 8), head, V, trained).values(L.token_nll, torch.zeros(2, 5, dtype=torch.long))
+    assert made == rows
 
 
 def test_places_without_labels_have_no_logits(batch):
