@@ -18,6 +18,7 @@ from unittest import mock
 
 import torch
 
+from ofmu_pl.networks.predictions import CHUNK
 from ofmu_pl.support.files import read_json, replacing, write_json
 
 ROOT = Path(__file__).parents[1]
@@ -157,17 +158,22 @@ def timed(place: Place, phase: str, call: Callable[..., Any]) -> Callable[..., A
 
 
 class Run(NamedTuple):
-    """A run of ``fit`` on random weights of a shape, for which ``plan`` is asked, too; its limit in seconds."""
+    """A run of ``fit`` on random weights of a shape, for which ``plan`` is asked, too; its limit in seconds.
+
+    ``chunk`` is the number of logits that are made at a time (``networks/predictions.py``).
+    """
 
     shape: str
     words: list[str]
     seconds: int
     what: str
+    chunk: int = CHUNK
 
 
 def unlearn(place: Place, run: Run) -> None:
     """Some iterations on a random model."""
-    fit(place, place.words(place.model(run.shape), *run.words, "--trainer.max_steps", str(place.few(8, 3))))
+    with mock.patch("ofmu_pl.networks.predictions.CHUNK", run.chunk):
+        fit(place, place.words(place.model(run.shape), *run.words, "--trainer.max_steps", str(place.few(8, 3))))
 
 
 def whole_evaluation(place: Place) -> None:
@@ -184,7 +190,8 @@ def plan(place: Place, item: str) -> None:
     for name, run in RUNS.items():
         if name.startswith(item):
             like = place.model("small") if place.rehearsal else ROOT / "ofmu_pl/networks/shapes" / SHAPES[run.shape][0]
-            found = needs(place.words(like, *run.words))
+            with mock.patch("ofmu_pl.networks.predictions.CHUNK", run.chunk):
+                found = needs(place.words(like, *run.words))
             place.tell({name: {"plan GB": found.total / 1e9, "plan host GB": found.host / 1e9}})
 
 
@@ -351,6 +358,7 @@ RUNS: dict[str, Run] = {
     "b.grad_diff": Run("1B", [*MIXED, *overlay("grad_diff")], 75, "grad_diff"),
     "c.lora": Run("8B", LORA, 240, "ofmu, 8 B, LoRA on bfloat16"),
     "c.qlora": Run("8B", QLORA, 240, "ofmu, 8 B, LoRA on 4 bits"),
+    "c.whole": Run("8B", LORA, 150, "c.lora, all logits at once", chunk=2**62),
 }
 """The runs on random weights."""
 PARTS: dict[str, Part] = {

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-
 from ofmu_pl.cli.closing import ATTACK, ROWS
+
 from ofmu_pl.evaluation.table import figure
 from ofmu_pl.report.runs import StudiedRun, Study
 from ofmu_pl.support.records.manifest import MethodRecord

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ofmu_pl.cli.closing import ATTACK, RETURNED, closing
 
 from ofmu_pl.attacks.relearn import Relearn
 from ofmu_pl.cli import main, quickstart
-from ofmu_pl.cli.closing import ATTACK, RETURNED, closing
 from ofmu_pl.metrics import Metric
 from ofmu_pl.support.records.results import AttackRecord, AttacksRecord, ReferenceRecord, Results
 

@@ -69,9 +69,10 @@ def main():
     """Read all, and print what is wrong."""
     gc.disable()  # the process is short
     given = json.load(sys.stdin)
+    import ofmu_pl.cli.quickstart
+
     import ofmu_pl.cli.parser
     import ofmu_pl.cli.purge
-    import ofmu_pl.cli.quickstart
     import ofmu_pl.finder.command
     import ofmu_pl.finder.lineage
     import ofmu_pl.report
