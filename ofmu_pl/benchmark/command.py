@@ -60,10 +60,10 @@ def benchmark(
     """
     folder = below(logs, name, "name")
     check(experiments, folder)
-    live = Live(workers)
+    live = Live(workers, folder)
     with alone(folder), live.bar:
         manifest = Manifest(name, folder, experiments)
-        stages = Stages(folder, manifest, Grid(experiments), Pool(workers, live, fit.__module__), live, fit)
+        stages = Stages(folder, manifest, Grid(experiments), Pool(workers, live), live, fit)
         stages.everything()
     failures = [f"{place}: {sentence}" for place, sentence in (manifest.failures() | stages.not_compared).items()]
     say(f"Runs: {folder}; what each is: {folder / MANIFEST}")
@@ -79,6 +79,7 @@ class Stages:
         self.folder, self.manifest, self.grid, self.pool, self.live, self.fit = folder, manifest, grid, pool, live, fit
         self.ended: dict[str, str | None] = {}  # the sentence of a failure, or None, by key of a run that has ended
         self.not_compared: dict[str, str] = {}  # the sentence of a failure, by folder of a comparison
+        self.attacks: dict[Place, tuple[Cell, Job]] = {}  # a run and the attacks on it, by the run's place
 
     def everything(self) -> None:
         """Run all stages."""
@@ -102,20 +103,25 @@ class Stages:
         self._cells([cell for cell in first.values() if cell.needs])
         self._cells(list(searched.values()))
         reported = self._reported({search: self._choose(search, found) for search, found in candidates.items()})
+        self.plan_attacks(reported)
         self._cells(list({cell.key: cell for cell in reported.values()}.values()))
         for name in experiments:
             ready = {place: cell for place, cell in reported.items() if place[0] == name and self._fine(cell)}
             self.attack(name, ready)
             self.compare(comparisons, name, ready)
 
+    def plan_attacks(self, reported: dict[Place, Cell]) -> None:
+        """Have each run attacked once it has finished, in a job of its own, where its experiment asks for that."""
+        for place, cell in reported.items():
+            name, scenario, method, seed = place
+            if files(self.grid.experiments[name].attacks) and self.ended.get(cell.key) is None:
+                self.attacks[place] = cell, self._attack_job(name, f"{scenario}/{method}/seed_{seed}", [cell])
+        self.live.expect(len({job.key for _, job in self.attacks.values()}))
+
     def attack(self, name: str, ready: dict[Place, Cell]) -> None:
-        """Attack each finished run of an experiment, and those of each method together, where there are enough."""
-        if not files(self.grid.experiments[name].attacks):
-            return
-        jobs = {
-            place: self._attack_job(name, f"{'/'.join(place[1:3])}/seed_{place[3]}", [c]) for place, c in ready.items()
-        }
-        self._more_jobs(list(jobs.values()))
+        """Attack the finished runs of an experiment that are not yet, and those of a method together, if enough."""
+        jobs = {place: self.attacks[place][1] for place in ready if place in self.attacks}
+        self._jobs(list({job.key: job for job in jobs.values() if job.key not in self.ended}.values()))
         methods: dict[str, list[Cell]] = {}
         for place, job in jobs.items():
             self.manifest.cells[place].attack_error = self.ended[job.key]
@@ -231,13 +237,19 @@ class Stages:
         self.pool.run(jobs, self._end)
         self.manifest.write()
 
-    def _end(self, job: Job, sentence: str | None, fresh: bool) -> None:
+    def _end(self, job: Job, sentence: str | None, fresh: bool) -> list[Job]:
+        """Note the end of a job; returns the attacks on the run that it was, which another worker may begin at once."""
         self.ended[job.key] = sentence
         record = job.record
         self.manifest.end(job.key, sentence, None if record is None else record.seconds)
         if fresh:
             self.manifest.write()
-            self.live.show(str(job.place.relative_to(self.folder)), sentence)
+            self.live.show(job.place, sentence)
+        follow = {attack.key: attack for cell, attack in self.attacks.values() if cell.key == job.key}
+        if sentence is None:
+            return list(follow.values())
+        self.live.expect(-len(follow))
+        return []
 
 
 def job_of(cell: Cell, folder: Path, fit: Fit) -> Job:

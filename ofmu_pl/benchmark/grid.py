@@ -40,8 +40,7 @@ class Cell:
         words = ["fit", *(f"--config={expanded(path)}" for path in self.configs)]
         words += [f"--{key}={self._word(value, root)}" for key, value in self.options.items()]
         place = Path(self.folder)
-        words += [f"--logs={root.parent}", f"--benchmark={root.name}/{place.parent}", f"--method={place.name}"]
-        return [*words, "--trainer.enable_progress_bar=false"]
+        return [*words, f"--logs={root.parent}", f"--benchmark={root.name}/{place.parent}", f"--method={place.name}"]
 
     def _word(self, value: Value, root: Path) -> str:
         for key, made in self.needs.items():  # any other text is the user's own
@@ -61,7 +60,9 @@ class Grid:
 
     def __init__(self, experiments: dict[str, Planned]) -> None:
         self.experiments = experiments
-        self.size = sum(len(e.scenarios) * len(e.methods) * len(e.seeds) for e in experiments.values())
+        self.size = 0  # of reported runs, and of attacks on them
+        for e in experiments.values():
+            self.size += len(e.scenarios) * len(e.methods) * len(e.seeds) * (2 if files(e.attacks) else 1)
         self._known: dict[str, Cell] = {}
 
     def first(self) -> list[tuple[str, str, Cell]]:

@@ -26,6 +26,7 @@ from ofmu_pl.support.records.results import BEGUN, FAILED, FINISHED, FailureReco
 from ofmu_pl.support.trust import restrict_imports
 from ofmu_pl.support.yaml_files import read_yaml
 
+LOG = "log.txt"  # file of a run's place with all that it prints
 Left = TypeVar("Left", JobRecord, FailureRecord)
 
 
@@ -90,40 +91,29 @@ def left(kind: type[Left], path: Path) -> Left | None:
         return None
 
 
-Ended = Callable[[Job, str | None, bool], None]
+Ended = Callable[[Job, str | None, bool], list[Job] | None]
+"""Called with a job, the sentence of its failure and whether it ran just now; gives the jobs that may follow it."""
 
 
 class Pool:
     """Up to ``workers`` processes at a time, each with one CPU thread, and a GPU of its own where there are several.
 
-    Processes are forked from a server that has imported ``preload`` and TensorBoard once, so that starting one takes no
-    time, memory peaks are a run's own, and a run that is killed takes no other with it. They end when this one does.
+    Processes are forked from a server, which the command line has told what to import once, so that starting one takes
+    no time, memory peaks are a run's own, and a run that is killed takes no other with it. They end when this one does.
     """
 
-    def __init__(self, workers: int, live: Live, preload: str) -> None:
+    def __init__(self, workers: int, live: Live) -> None:
         if workers < 1:
             raise UserError(f"workers is {workers}: set it to 1 or more.")
         self.workers, self.live = workers, live
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["ofmu_pl.support.guarded", preload, "torch.utils.tensorboard"])
 
     def run(self, jobs: list[Job], ended: Ended) -> None:
         """Do all jobs that have not finished before, nor failed for good.
 
-        ``ended`` is called after each with the sentence of its failure, if it failed, and whether it ran just now.
+        ``ended`` is called after each; what follows it comes before what waits.
         """
-        waiting = []
-        for job in jobs:
-            failure = job.failure
-            if job.record is None and not (failure and failure.final):
-                waiting.append(job)
-                continue
-            for path in job.rewritten:
-                rank_zero_warn(
-                    f"'{path}' was written after '{job.place}' had finished with it, which is not run again: if its "
-                    "contents have changed, give what is run another name."
-                )
-            self._end(job, ended)
+        waiting = self._left(jobs, ended)
         free = list(range(self.workers))[::-1]
         running: dict[int, tuple[ForkServerProcess, Job, int]] = {}
         try:
@@ -139,25 +129,43 @@ class Pool:
                             "the same line again, with fewer --workers."
                         ) from error
                     running[process.sentinel] = (process, job, slot)
-                for sentinel in connection.wait(list(running)):
+                ready = connection.wait(list(running), timeout=self.live.every)
+                for sentinel in ready:
                     process, job, slot = running.pop(sentinel)  # type: ignore[arg-type]
                     process.join()
                     free.append(slot)
-                    self._end(job, ended, process.exitcode)
+                    waiting[:0] = self._left(self._end(job, ended, process.exitcode), ended)
+                self.live.watch([job.place / LOG for _, job, _ in running.values()])
         finally:
             for process, _, _ in running.values():
                 process.kill()
                 process.join()
 
-    def _end(self, job: Job, ended: Ended, exit_code: int | None = None) -> None:
-        """Tell what a job left; with the exit code of its process, which ran just now."""
+    def _left(self, jobs: list[Job], ended: Ended) -> list[Job]:
+        """The jobs, and those that follow them, that have not finished before, nor failed for good."""
+        waiting = []
+        for job in jobs:
+            failure = job.failure
+            if job.record is None and not (failure and failure.final):
+                waiting.append(job)
+                continue
+            for path in job.rewritten:
+                rank_zero_warn(
+                    f"'{path}' was written after '{job.place}' had finished with it, which is not run again: if its "
+                    "contents have changed, give what is run another name."
+                )
+            waiting += self._left(self._end(job, ended), ended)
+        return waiting
+
+    def _end(self, job: Job, ended: Ended, exit_code: int | None = None) -> list[Job]:
+        """Tell what a job left; with the exit code of its process, which ran just now. Returns what follows it."""
         record, failure = job.record, job.failure
         sentence = None
         if record is None:
             killed = f"its process ended with exit code {exit_code} (negative: the signal's number)"
             sentence = failure.error if failure else killed
         self.live.done(record.seconds if record else None)
-        ended(job, sentence, exit_code is not None)
+        return ended(job, sentence, exit_code is not None) or []
 
 
 def _device(slot: int) -> str | None:
@@ -176,12 +184,12 @@ def _work(job: Job, device: str | None) -> None:
     torch.set_num_threads(1)
     restrict_imports()
     job.place.mkdir(parents=True, exist_ok=True)
-    for name in (FINISHED, FAILED, "log.txt"):  # of other options, or of a failure that may be mended by now
+    for name in (FINISHED, FAILED, LOG):  # of other options, or of a failure that may be mended by now
         (job.place / name).unlink(missing_ok=True)
     JobRecord(job.key, job.words, 0.0).write(job.place / BEGUN)
     started = time.perf_counter()
     problem: BaseException | None = None
-    with (job.place / "log.txt").open("w") as log:
+    with (job.place / LOG).open("w") as log:
         for target in (1, 2):  # what libraries print, too
             os.dup2(log.fileno(), target)
     try:
@@ -203,7 +211,7 @@ def _work(job: Job, device: str | None) -> None:
     cause = problem.__context__ if isinstance(problem, SystemExit) else problem
     # A divergence follows from the key, and would come again; other failures may be the machine's.
     final = isinstance(cause, DivergedError)
-    sentence = _sentence(job.place / "log.txt", cause)
+    sentence = _sentence(job.place / LOG, cause)
     FailureRecord(job.key, job.words, sentence, final, seconds).write(job.place / FAILED)
 
 

@@ -1,30 +1,57 @@
 """How far a benchmark is, and how long it will take, on a terminal or line by line in a file."""
 
+import re
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from ofmu_pl.support.terminal import Prudent, span
 
+_BAR = re.compile(r"([^\r\n|]*): +\d+%\|[^|]*\| (\d+)/(\d+) \[[^,\]\r\n]*, [^,\]\r\n]*(?:, ([^\]\r\n]*))?\]")
+"""What tqdm draws: of what how many of how many, and behind times and rate the values that a run shows."""
+_BESIDE = 66  # columns of what stands before a bar's values
+_TAIL = 2000  # bytes at a log's end that hold its newest bar
+
+
+def newest_bar(log: Path) -> tuple[int, int, str] | None:
+    """How many of how many steps the newest bar in a log shows, and its values or what it is of; ``None``: no bar."""
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _TAIL))
+        for found in list(_BAR.finditer(file.read().decode(errors="replace")))[-1:]:
+            return int(found[2]), int(found[3]), found[4] or found[1].strip()
+    return None
+
 
 class Live:
-    """A bar over all runs, a context manager, with the time left when so many workers run side by side."""
+    """Bars over all runs and of each that is at work, a context manager, with the time left for so many workers.
 
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
+    Attributes:
+        folder: That of the benchmark, below which its runs are.
+        every: Seconds from one look at the runs at work to the next; ``None``: nobody sees them.
+    """
+
+    def __init__(self, workers: int, folder: Path) -> None:
+        self.workers, self.folder = workers, folder
         self.seconds: list[float] = []
         self.total = self.finished = 0
         self._console = Prudent(file=sys.stderr, highlight=False, soft_wrap=True)
+        values = Column(no_wrap=True, max_width=max(8, self._console.width - _BESIDE))
         self.bar = Progress(
             "{task.description}",
-            BarColumn(),
+            BarColumn(12),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            "{task.fields[left]}",
+            TextColumn("{task.fields[left]}", table_column=values),
             console=self._console,
             disable=not self._console.is_terminal,
         )
-        self._task = self.bar.add_task("", total=0, left="")
+        self._task = self.bar.add_task("all runs", total=0, left="")
+        self._at_work: dict[Path, TaskID] = {}
+        self.every = 1.0 if self._console.is_terminal else None
 
     def expect(self, runs: int) -> None:
         """So many more runs (fewer, if negative)."""
@@ -35,13 +62,26 @@ class Live:
         self.finished += 1
         self.seconds += [] if seconds is None else [seconds]
 
-    def show(self, what: str, sentence: str | None = None) -> None:
+    def show(self, place: Path, sentence: str | None = None) -> None:
         """Draw, and say what is over, and why it failed, if it did."""
-        self.bar.update(self._task, description=what, total=self.total, completed=self.finished, left=self.time_left)
+        what = str(place.relative_to(self.folder))
+        self.bar.update(self._task, total=self.total, completed=self.finished, left=self.time_left)
         if sentence is not None:
             self._console.print(f"Failed: {what}: {sentence}", markup=False)
-        elif not self._console.is_terminal:
+        else:
             self._console.print(f"[{self.finished}/{self.total}] {what}, {self.time_left}", markup=False)
+
+    def watch(self, logs: Iterable[Path]) -> None:
+        """Draw the runs at work, by the newest bars in their logs; those that are over go."""
+        for log in self._at_work.keys() - set(logs):
+            self.bar.remove_task(self._at_work.pop(log))
+        for log in logs:
+            if log not in self._at_work:
+                name = str(log.parent.relative_to(self.folder))
+                self._at_work[log] = self.bar.add_task(name, total=None, left="")
+            if bar := newest_bar(log):
+                done, total, values = bar
+                self.bar.update(self._at_work[log], completed=done, total=total, left=values)
 
     @property
     def time_left(self) -> str:

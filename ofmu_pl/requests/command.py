@@ -56,10 +56,10 @@ def in_turn(
     asked = Requests(base, methods, requests, options or {}, [0] if seeds is None else seeds, retain_later, retrained)
     check(asked, folder)
     state = State(name, folder, asked)
-    live = Live(workers)
+    live = Live(workers, folder)
     with alone(folder, "run of requests"), live.bar:
         state.refuse_changes()
-        run = InTurn(state, Pool(workers, live, fit.__module__), live, fit)
+        run = InTurn(state, Pool(workers, live), live, fit)
         run.remember()
         state.write()
         run.everything()
@@ -99,4 +99,4 @@ class InTurn:
         self.state.ended[folder] = sentence
         if fresh:
             self.state.write()
-            self.live.show(folder, sentence)
+            self.live.show(job.place, sentence)

@@ -46,7 +46,7 @@ class IterationProgressBar(TQDMProgressBar):
             disable=self.is_disabled,
             dynamic_ncols=True,
             file=sys.stdout,
-            mininterval=0.5 if sys.stdout.isatty() or "ipykernel" in sys.modules else 10,  # a log file needs no film
+            mininterval=0.5 if sys.stdout.isatty() or "ipykernel" in sys.modules else 2,  # a log file needs no film
         )
 
     def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Which attacks follow from finished runs, and what becomes of those that fail."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from ofmu_pl.benchmark.command import Stages
 from ofmu_pl.benchmark.comparison import RETRAINED, TARGET, Comparisons
 from ofmu_pl.benchmark.grid import Grid
 from ofmu_pl.benchmark.manifest import Manifest
+from ofmu_pl.benchmark.pool import Job, Pool
 from ofmu_pl.benchmark.progress import Live
 from ofmu_pl.benchmark.specs import Planned, SearchedMethod, check
 from ofmu_pl.metrics.per_example import FEWEST
@@ -53,7 +55,9 @@ def attacked(folder, fails="nothing", **changes):
     for place, cell in ready.items():
         manifest.place(place, cell.key, cell.folder)
         manifest.end(cell.key, None)
-    Stages(folder, manifest, grid, SimpleNamespace(run=end), Live(1), print).attack("e", ready)
+    stages = Stages(folder, manifest, grid, SimpleNamespace(run=end), Live(1, folder), print)
+    stages.plan_attacks(ready)
+    stages.attack("e", ready)
     manifest.write()
     return jobs, manifest.failures(), BenchmarkRecord.read(folder / "benchmark.json").experiments["e"]
 
@@ -66,6 +70,35 @@ def test_a_job_a_run_is_the_command_with_its_folder(tmp_path):
     assert job.result == str(run / "attacks.json")
     assert set(jobs) == {f"{m}/seed_{s}" for m in ("ofmu", "npo") for s in (0, 1)}, "too few to attack together"
     assert len({j.key for j in jobs.values()}) == 4
+
+
+def test_attacks_follow_the_run_that_they_need(tmp_path):
+    """Whichever of its runs ends, its attacks are what comes next; a run that failed leaves none to wait for."""
+    grid = Grid({"e": EXPERIMENT})
+    stages = Stages(tmp_path, Manifest("b", tmp_path, grid.experiments), grid, None, Live(1, tmp_path), print)
+    ready = {("e", "all", m, 0): grid.run("e", m, "all", 0) for m in EXPERIMENT.methods}
+    stages.plan_attacks(ready)
+    assert stages.live.total == 2
+    for (_, _, method, _), cell in ready.items():
+        job = Job(tmp_path / cell.folder, cell.key, print)
+        failure = "It broke." if method == "npo" else None
+        assert [j.words[-1] for j in stages._end(job, failure, False) or []] == (
+            [] if failure else [str(tmp_path / "e/all/ofmu/seed_0/latest")]
+        )
+    assert stages.live.total == 1
+
+
+def test_what_follows_a_job_comes_before_what_waits(tmp_path):
+    order = []
+    jobs = {name: Job(tmp_path / name, name, os.getpid) for name in ("first", "then", "last")}
+
+    def end(job, sentence, fresh):
+        order.append(job.key)
+        return [jobs["then"]] if job.key == "first" else None
+
+    Pool(1, Live(1, tmp_path)).run([jobs["first"], jobs["last"]], end)
+    Pool(1, Live(1, tmp_path)).run([jobs["first"], jobs["last"]], end)  # of which nothing is left to do
+    assert order == ["first", "then", "last"] * 2
 
 
 def test_files_are_put_over_each_other_and_are_part_of_the_key(tmp_path):
@@ -121,7 +154,7 @@ def test_a_comparison_that_fails_is_reported_and_leaves_no_older_one(tmp_path):
         for job in given:
             ended(job, "It broke.", True)
 
-    stages = Stages(tmp_path, manifest, grid, SimpleNamespace(run=end), Live(1), print)
+    stages = Stages(tmp_path, manifest, grid, SimpleNamespace(run=end), Live(1, tmp_path), print)
     stages.compare(Comparisons(tmp_path, experiments), "e", ready)
     assert stages.not_compared == {f"analysis/e/all/seed_{s}": "It broke." for s in (0, 1)}
     assert not older.exists()

@@ -29,7 +29,6 @@ from ofmu_pl.support.kept import write_sums
 from ofmu_pl.training.interrupts import orderly
 from tests.helpers.process import killed_benchmark
 
-PRELOAD = "ofmu_pl.cli.configured"
 ROOT = Path(__file__).parent.parent.parent
 BENCHMARK = f"""
 name: small
@@ -120,7 +119,7 @@ def test_runs_go_seed_by_seed_within_a_scenario(tmp_path):
     asked = {
         "e": Planned(title="E", base=f"{ROOT}/configs/digits.yaml", methods=methods, scenarios=scenarios, seeds=[7, 3])
     }
-    found = Stages(tmp_path, Manifest("b", tmp_path, asked), Grid(asked), None, Live(1), fit)._reported({})
+    found = Stages(tmp_path, Manifest("b", tmp_path, asked), Grid(asked), None, Live(1, tmp_path), fit)._reported({})
     assert list(found) == [
         ("e", *place) for s in "ba" for place in ((s, "ofmu", 7), (s, "npo", 7), (s, "ofmu", 3), (s, "npo", 3))
     ]
@@ -189,7 +188,7 @@ def test_a_run_that_is_killed_fails_alone(tmp_path):
     warned = partial(exec, "print('ofmu_pl: warning: of something else'); raise RuntimeError('shapes')")
     calls = {"killed": os.abort, "fine": os.getpid, "warned": warned}
     jobs = [Job(tmp_path / name, name, call) for name, call in calls.items()]
-    Pool(1, Live(1), PRELOAD).run(jobs, lambda job, sentence, fresh: ended.update({job.key: sentence}))
+    Pool(1, Live(1, tmp_path)).run(jobs, lambda job, sentence, fresh: ended.update({job.key: sentence}))
     assert ended["fine"] is None
     assert " -6 " in ended["killed"]
     assert ended["warned"] == "RuntimeError: shapes", "a warning is not why it failed"
@@ -202,7 +201,7 @@ def test_a_finished_run_whose_file_was_written_later_is_named(tmp_path, recwarn,
     job = Job(tmp_path / "run", "key", os.getpid, words)
     write_json(job.place / "cell.json", {"key": "key", "words": words, "seconds": 1.0})
     os.utime(rows, (time.time() + 60,) * 2 if later else (0, 0))
-    Pool(1, Live(1), PRELOAD).run([job], lambda *_: None)
+    Pool(1, Live(1, tmp_path)).run([job], lambda *_: None)
     assert len(recwarn) == (later and option != "--config")
 
 
@@ -214,7 +213,7 @@ def test_a_finished_run_whose_model_was_written_later_is_named(tmp_path, recwarn
     write_json(place / "cell.json", {"key": "key", "words": [], "seconds": 1.0})
     (model / "model.safetensors").touch()
     os.utime(model / "model.safetensors", (time.time() + 60,) * 2)
-    Pool(1, Live(1), PRELOAD).run([Job(place, "key", os.getpid)], lambda *_: None)
+    Pool(1, Live(1, tmp_path)).run([Job(place, "key", os.getpid)], lambda *_: None)
     assert str(model) in str(recwarn[0].message)
 
 
@@ -230,7 +229,7 @@ def test_a_run_without_results_has_not_finished(tmp_path):
     jobs = [Job(tmp_path / name, name, call, result="latest/results.json") for name, call in calls.items()]
     (tmp_path / "older").mkdir()
     (tmp_path / "older/cell.json").write_text(json.dumps({"key": "older", "words": [], "seconds": 1.0}))
-    Pool(1, Live(1), PRELOAD).run(jobs, lambda job, sentence, fresh: ended.update({job.key: (sentence, fresh)}))
+    Pool(1, Live(1, tmp_path)).run(jobs, lambda job, sentence, fresh: ended.update({job.key: (sentence, fresh)}))
     assert ended.pop("made") == (None, True)
     for name, (sentence, fresh) in ended.items():
         assert "latest/results.json" in sentence
@@ -289,7 +288,7 @@ def test_a_benchmark_that_is_told_to_end_takes_its_runs_along(tmp_path, told):
     thread = threading.Thread(target=tell)
     thread.start()
     with pytest.raises(SystemExit) as stop, orderly(["benchmark"]):
-        Pool(1, Live(1), PRELOAD).run([job], lambda *_: None)
+        Pool(1, Live(1, tmp_path)).run([job], lambda *_: None)
     thread.join()
     assert stop.value.code == 128 + told
     assert not multiprocessing.active_children()

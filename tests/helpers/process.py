@@ -58,7 +58,8 @@ def killed_benchmark(words, output, sign):
 
 
 def _benchmark(words, output):
-    forkserver._forkserver.ensure_running = lambda: None  # it is no child of this process, which cannot wait for it
+    # The server is no child of this process, which cannot wait for it.
+    forkserver.ensure_running = forkserver._forkserver.ensure_running = lambda: None
     run(words, output)
 
 
