@@ -3,20 +3,17 @@
 import importlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ofmu_pl.cli.closing import ATTACK, ROWS
 
-from ofmu_pl.evaluation.table import figure
+from ofmu_pl.report.contents import tables
 from ofmu_pl.report.runs import StudiedRun, Study
 from ofmu_pl.support.records.manifest import MethodRecord
-from ofmu_pl.support.records.models import TARGET, UNLEARNED
 from ofmu_pl.support.records.results import ReferenceRecord, Results
 from tests.helpers.folders import Benchmark, table
 
-MODELS = {"before": TARGET, "metrics": UNLEARNED}
-"""What attacks call the models of a run's results."""
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 RESULTS = SCRIPTS.parent / "docs/results"
 MOST_WORDS = 1500
@@ -72,20 +69,16 @@ def test_runs_are_stored_and_shown_again(script, tmp_path):
 
 
 def test_the_readme_prints_the_stored_quickstart(script):
+    """The table of seed 0 as the command prints it."""
     text = (SCRIPTS.parent / "README.md").read_text(encoding="utf-8")
-    head, *lines = [
-        line.split() for line in text.partition("What came of it")[2].partition("```")[0].split("\n") if line
-    ]
-    assert head == ["metric", "better", "before", "ofmu", "npo", "retrained"]
+    shown = text.partition("At the end it prints:")[2].partition("```text\n")[2].partition("\n```")[0].splitlines()
+    lines = [re.split(r" {2,}", line.strip()) for line in shown if re.search(r"\w {2,}\S", line)]
     (stored,) = script.Stored.read(RESULTS / "data/quickstart.json").experiments
-    runs = {run.method: run for run in stored.finished if run.seed == 0}
-    shown = [line for line in lines if "─" not in line[0]]
-    assert [line[0] for line in shown] == [*ROWS]
-    for metric, *_, before, ofmu, npo, retrained in shown:
-        numbers = {("ofmu", "before"): before, ("ofmu", "metrics"): ofmu, ("npo", "metrics"): npo}
-        for (method, side), number in (numbers | {("ofmu", "retrained"): retrained}).items():
-            attacked = runs[method].attacks.attacks[ATTACK].metrics[MODELS.get(side, side)]
-            assert number == figure((runs[method].side(side) | attacked)[metric]["value"])
+    first = replace(stored, seeds=[0], runs=[run for run in stored.runs if run.seed == 0])
+    (results,) = [table for table in tables(first) if table.name.endswith("-results")]
+    rows = [results.head, *([entry.text + entry.mark for entry in row] for row in results.rows)]
+    turned = [list(filter(None, row)) for row in zip(*rows, strict=True)]
+    assert lines == turned
 
 
 def experiment(seeds, note, **methods):

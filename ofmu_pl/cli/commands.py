@@ -6,6 +6,7 @@ reports come at once.
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -16,6 +17,7 @@ from typing import NoReturn
 from ofmu_pl import __version__
 from ofmu_pl.cli.sentences import one_sentence
 from ofmu_pl.cli.words import DRY_RUN, WordsParser, fail
+from ofmu_pl.support.escapes import say
 from ofmu_pl.support.shipped import about, names
 
 COMMANDS = {
@@ -142,9 +144,11 @@ def _quickstart(words: list[str]) -> None:
     parser.add_argument("--seed", type=int, default=0, help="Seed of the models and of the run (default: 0).")
     parser.add_argument("--logs", type=Path, default=Path("logs"), help="Root of all outputs (default: logs).")
     options = parser.parse_args(words)
-    from ofmu_pl.cli.quickstart import quickstart
-
-    quickstart(options.seed, options.logs)
+    name = "quickstart" if options.seed == 0 else f"quickstart-seed{options.seed}"
+    place = ["--logs", str(options.logs), "--name", name, f"--experiments.authors.seeds=[{options.seed}]"]
+    _run(["benchmark", "--config", "ofmu_pl:benchmarks/quickstart.yaml", *place])
+    attack = shlex.join(["attack", "--config", "ofmu_pl:attacks.yaml", "--runs", str(options.logs / name)])
+    say(f"Next, all attacks: ofmu_pl {attack}")
 
 
 def _configs(words: list[str]) -> None:

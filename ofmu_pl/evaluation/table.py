@@ -58,13 +58,12 @@ def print_table(
     caveats: dict[str, str] | None = None,
     whole: bool = False,
 ) -> None:
-    """Print metrics side by side, by model: ``before``, the measured ones, ``retrained``.
+    """Print metrics side by side, by model: ``before``, the measured one, ``retrained``.
 
-    Goal, interval and number of rows are shown where one model is measured. A group with a caveat has no line below.
-    A table that is not ``whole`` has at most ``MOST`` rows.
+    A group with a caveat has no line below. A table that is not ``whole`` has at most ``MOST`` rows.
     """
-    measured = [name for name in columns if name not in ("before", "retrained")]
-    judged, alone = columns[measured[-1]], len(measured) == 1
+    (measured,) = columns.keys() - {"before", "retrained"}
+    judged = columns[measured]
     on = console()
     caveats = caveats or {}
     for caveat in caveats.values():
@@ -72,11 +71,10 @@ def print_table(
     rows = judged if whole else shortened(judged)
     more = f"{len(judged) - len(rows)} more metrics: --table all, results.json" if len(rows) < len(judged) else None
     remark = "\n".join(filter(None, (remark, more))) or None
-    table = models_table(title, remark, "metric", {name: name in measured for name in columns})
-    if alone:
-        table.add_column("goal", justify="right", no_wrap=True)
-        table.add_column("95 % interval", justify="right", style="dim", min_width=9)  # an end of it in a line
-        table.add_column("n", justify="right", style="dim", no_wrap=True)
+    table = models_table(title, remark, "metric", {name: name == measured for name in columns})
+    table.add_column("goal", justify="right", no_wrap=True)
+    table.add_column("95 % interval", justify="right", style="dim", min_width=9)  # an end of it in a line
+    table.add_column("n", justify="right", style="dim", no_wrap=True)
     for group in dict.fromkeys([*GROUPS, *(result.group for result in judged.values())]):
         for metric, result in rows.items():
             if result.group != group or (group == "nearness" and result.unit == "p-value"):  # said in words below
@@ -84,12 +82,12 @@ def print_table(
             values = [figure(metrics[metric].value) if metric in metrics else "" for metrics in columns.values()]
             # With a goal, nearer is better, and the arrow says on which side of it the value usually lies.
             arrow = "" if group == "unseen" else "↑" if result.higher_is_better else "↓"  # unseen: nothing moves it
-            better = arrow if result.target is None else f"{arrow} to {'goal' if alone else 'retrained'}"
+            better = arrow if result.target is None else f"{arrow} to goal"
             goal = "" if result.target is None else figure(result.target)
-            table.add_row(metric, better, *values, *([goal, between(result.interval), str(result.n)] if alone else []))
+            table.add_row(metric, better, *values, goal, between(result.interval), str(result.n))
         table.add_section()
     on.print(table)
-    for line in _in_short(columns.get("before", {}), judged, caveats) if alone else ():
+    for line in _in_short(columns.get("before", {}), judged, caveats):
         on.print(line, highlight=False)
 
 

@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 from jinja2 import Environment
+from rich import box
 from rich.markup import escape
 from rich.table import Column
 from rich.table import Table as Printed
@@ -25,7 +26,7 @@ from ofmu_pl.report.contents import attack_tables, tables
 from ofmu_pl.report.figures import Picture, attack_pictures, pictures
 from ofmu_pl.report.figures.style import Look
 from ofmu_pl.report.runs import StudiedRun, Study
-from ofmu_pl.report.tables import Table, to_csv, to_latex, to_markdown
+from ofmu_pl.report.tables import Entry, Table, to_csv, to_latex, to_markdown
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import replacing, sweep
 from ofmu_pl.support.pages import REPORT, templates
@@ -103,15 +104,21 @@ def _print(found: Collection, sections: list[Section], target: Path) -> None:
 
 
 def _short(table: Table) -> Printed:
+    """A table without deviations; where it has fewer rows than columns, a column for each row."""
+    turned = len(table.rows) < len(table.head)
+    rows = [[Entry(head) for head in table.head], *table.rows]
+    head, *lines = zip(*rows, strict=True) if turned else rows
     printed = Printed(
-        Column(table.head[0], no_wrap=True),
-        *map(escape, table.head[1:]),
+        Column(escape(head[0].text), no_wrap=True),
+        *(escape(entry.text) for entry in head[1:]),
         title=escape(re.split("[:,] mean ±", table.title)[0]),
         title_justify="left",
+        box=box.SIMPLE_HEAD,
     )
-    for i, row in enumerate(table.rows):
+    for i, row in enumerate(lines):
         cells = [Text(e.text.partition(" ±")[0] + e.mark) for e in row]  # not str: brackets would be read as styles
-        printed.add_row(*cells, style="bold" if i in table.ours else None, end_section=i in table.lines)
+        ours, last = (False, False) if turned else (i in table.ours, i in table.lines)
+        printed.add_row(*cells, style="bold" if ours else None, end_section=last)
     return printed
 
 

@@ -60,16 +60,6 @@ def test_a_narrow_terminal_cuts_no_name_and_no_number(monkeypatch, columns):
     assert "".join(firsts).endswith("".join(names)), "folded, and whole"
 
 
-def test_several_measured_models_stand_side_by_side_without_the_columns_of_one(capsys):
-    metric = Metric("forget_Q_A_Prob", higher_is_better=False)
-    models = ("before", "ofmu", "npo", "retrained")
-    print_table("Results", {m: {metric.name: metric.result(k / 4, n=40, target=0.75)} for k, m in enumerate(models)})
-    head, row = (line.split() for line in capsys.readouterr().out.splitlines() if re.search("better|Prob", line))
-    assert head == ["metric", "better", *models]
-    assert row[:2] == ["forget_Q_A_Prob", "↓"]
-    assert row[-4:] == ["0.0000", "0.2500", "0.5000", "0.7500"]
-
-
 def test_caveats_come_first_and_take_the_place_of_their_groups_line(capsys):
     metrics = [Metric(group, True, group=group, says="It is {value}.") for group in ("forgotten", "kept")]
     columns = {name: {m.name: m.result(0.5, n=4) for m in metrics} for name in ("before", "after")}

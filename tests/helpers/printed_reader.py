@@ -69,8 +69,6 @@ def main():
     """Read all, and print what is wrong."""
     gc.disable()  # the process is short
     given = json.load(sys.stdin)
-    import ofmu_pl.cli.quickstart
-
     import ofmu_pl.cli.parser
     import ofmu_pl.cli.purge
     import ofmu_pl.finder.command
@@ -79,7 +77,7 @@ def main():
 
     ofmu_pl.cli.parser.Parser.instantiate_classes = stop
     ofmu_pl.finder.command.search = ofmu_pl.finder.lineage.trace = stop
-    ofmu_pl.cli.purge.purge = ofmu_pl.report.report = ofmu_pl.cli.quickstart.quickstart = stop
+    ofmu_pl.cli.purge.purge = ofmu_pl.report.report = stop
     wrong = [sentence for words in given["commands"] for sentence in parsed(words)]
     wrong += [sentence for text in given["blocks"] for sentence in checked(text)]
     json.dump({"place": ofmu_pl.__file__, "wrong": wrong}, sys.stdout)

@@ -42,7 +42,7 @@ RUN: dict[str, tuple[list[str], str | None]] = {
     "configs/authors.yaml": (_FEW, _RESULTS),
     "configs/images.yaml": (_FEW_IMAGES, _RESULTS),
     "configs/digits.yaml": ([], _RESULTS),
-    "configs/attacks.yaml": (_FEW_ATTACKS, "logs/quickstart/ofmu/latest/attacks.json"),
+    "configs/attacks.yaml": (_FEW_ATTACKS, "logs/quickstart/authors/all/ofmu/seed_0/latest/attacks.json"),
     "configs/benchmarks/NAME.yaml": ([], "logs/mine/report/index.html"),
     "configs/requests/authors.yaml": (
         ["--requests", "[{forget_authors: [45]}]", "--retrained", "null"],
