@@ -26,8 +26,8 @@ from ofmu_pl.support.records.results import RESULTS, Results
 
 CONFIG = "config.yaml"
 LACKS = {
-    RETRAINED: "only held-out rows, where there are any, tell what returns from what the attack teaches",
-    TARGET: "what returns has no upper end",
+    RETRAINED: "only held-out rows, where there are any, tell what is recovered from what the attack teaches",
+    TARGET: "what is recovered has no upper end",
     SECOND: "two retrained models are not compared",
 }
 """What follows where one of these models is not at hand."""

@@ -1,7 +1,7 @@
 r"""The seam of attacks: one model in, what was found out.
 
 An attack's figure means little alone, for an attack can teach the facts themselves. So the same attack is made, with
-the same seed, on three models, and what returns is the share of the way from the retrained model to the target:
+the same seed, on three models, and what is recovered is the share of the way from the retrained model to the target:
 
     returns = (found(unlearned) - found(retrained)) / (found(target) - found(retrained))
 

@@ -15,7 +15,7 @@ from ofmu_pl.support.records.results import NULL, AttackRecord
 
 T = TypeVar("T")
 WORST = "‡"
-HEAD = "returns → (%)"
+HEAD = "recovered → (%)"
 MODELS, SCORE = "models", "score"
 HEADS = {MODELS: "N", "epsilon": "epsilon ↓", "forgetting_score": "forgetting score ↑", SCORE: "score ↑"}
 """Heads of figures over runs that are not their names alone."""
@@ -48,12 +48,12 @@ def of_models(experiment: Study, attack: str, look: Callable[[AttackRecord, str]
 
 
 def returned(experiment: Study, method: str, attack: str) -> Spread:
-    """The share that returns, in per cent, over replicates; of a single one the interval is over rows."""
+    """The share that is recovered, in per cent, over replicates; of a single one the interval is over rows."""
     return spread_of((r.returns for r in made(experiment, method, attack).values()), unit=100)
 
 
 def shares(experiment: Study, method: str) -> dict[str, Spread]:
-    """What returns of a method's runs, by attack."""
+    """What is recovered of a method's runs, by attack."""
     return {a: returned(experiment, method, a) for a in attacks_of(experiment)}
 
 
@@ -63,7 +63,7 @@ def worst(found: dict[str, Spread]) -> str | None:
 
 
 def attack_table(experiment: Study) -> Table:
-    """What returns, by method and attack; no rows: no run was attacked."""
+    """What is recovered, by method and attack; no rows: no run was attacked."""
     attacks = attacks_of(experiment)
     rows = {m: shares(experiment, m) for m in experiment.ran} if attacks else {}
     nearest = dict.fromkeys(attacks, math.inf)
@@ -72,7 +72,7 @@ def attack_table(experiment: Study) -> Table:
     spreads = f", mean ± standard deviation [95 % interval] over {experiment.over}" if experiment.replicated else ""
     table = Table(
         f"{experiment.name}-attacks",
-        f"{experiment.title}: what returns{spreads}",
+        f"{experiment.title}: what is recovered{spreads}",
         ["method", *(f"{words(a)} → (%)" for a in attacks)],
     )
     for method, found in rows.items():
@@ -118,7 +118,7 @@ def _median(spent: Iterable[Mapping[str, Any]]) -> float | None:
 def _notes(experiment: Study, rows: dict[str, dict[str, Spread]]) -> list[str]:
     """What one must know to read the table; which models broke, and which were not at hand."""
     notes = [
-        "returns: how far what the attack finds is on the way from the retrained model (0 % by construction) to the "
+        "recovered: how far what the attack finds is on the way from the retrained model (0 % by construction) to the "
         "target, which forgot nothing (100 % by construction). → nearest to 0 is best: below it the attack finds less "
         "than where the rows were never seen, which is a trace of its own."
     ]

@@ -35,7 +35,7 @@ def tables(experiment: Study) -> list[Table]:
 
 
 def attack_tables(experiment: Study) -> list[Table]:
-    """What returns under attack, and what attacks on single rows found, tables of each group of scenarios."""
+    """What is recovered under attack, and what attacks on single rows found, tables of each group of scenarios."""
     kinds = (attack_table, found_table, cost_table, across_table)
     made = [make(group) for group, make in product(experiment.groups.values(), kinds)]
     return [table for table in made if table.rows]

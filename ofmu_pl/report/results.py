@@ -32,7 +32,7 @@ SAID = {
     OVERALL: "overall: the paper's score, the mean of each metric over the best method's; it takes more as better, "
     "beyond the retrained model's value too.",
     DISTANCE: "distance: mean over metrics of |value - retrained model's|, per cent divided by 100 (0: retrained).",
-    HEAD: "returns: what the worst of its attacks brings back, 0 % as the retrained model, 100 % as the target.",
+    HEAD: "recovered: what the worst of its attacks brings back, 0 % as the retrained model, 100 % as the target.",
 }
 """Notes on columns that are no metric."""
 

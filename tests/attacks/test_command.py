@@ -144,7 +144,7 @@ def test_relearning_by_the_command_line(run, capsys):
     assert found.gradients == dict.fromkeys(MODELS, 8)
     assert found.settings["class"] == "Relearn"
     assert "relearn_retain_area" in found.metrics["unlearned"]
-    assert "returns" in capsys.readouterr().out
+    assert "recovered" in capsys.readouterr().out
 
 
 class Hopeless(Ask):

@@ -111,4 +111,4 @@ def test_digits_are_attacked_beside_their_originals(tmp_path, capsys):
     log_p = predict(on.recipes["unlearned"].build(on.data, exact=False), images)[range(len(labels)), labels]
     phi = log_p - torch.log(-torch.expm1(log_p))
     assert values["unlearned"] == pytest.approx(phi.mean().item(), abs=1e-3)
-    assert "returns" in capsys.readouterr().out
+    assert "recovered" in capsys.readouterr().out

@@ -105,18 +105,18 @@ def test_a_missing_model_is_a_note(bench):
     assert found.rows[0][1].text == "–"
     assert record.remarks[0] in found.notes
     assert worst(shares(experiment, "ofmu")) is None
-    assert "returns → (%)" not in tables(experiment)[0].head
+    assert "recovered → (%)" not in tables(experiment)[0].head
 
 
 def test_the_main_table_has_the_worst_attacks_share(experiment):
     main = tables(experiment)[0]
-    at = main.head.index("returns → (%)")
+    at = main.head.index("recovered → (%)")
     rows = {row[0].text: row[at] for row in main.rows}
     for method in ("ofmu", "npo"):
         shares = [returned(experiment, method, a).mean for a in NAMES]
         assert rows[method].numbers[""] == max(shares)
     assert [rows[m].text for m in ("before", "retrained", "rmu")] == ["–"] * 3
-    assert any(note.startswith("returns: ") for note in main.notes)
+    assert any(note.startswith("recovered: ") for note in main.notes)
 
 
 def test_curves_are_means_over_seeds_and_a_control_counts_once(experiment):
