@@ -138,7 +138,7 @@ class _ByStates(torch.autograd.Function):
         return torch.stack(columns, 1).detach()
 
     @staticmethod
-    def backward(ctx: Any, weights: Tensor) -> tuple[None, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, weights: Tensor) -> tuple[None, Tensor]:
         states, slopes = ctx.saved_tensors
         if not torch.is_grad_enabled():
             return None, (weights.unsqueeze(2) * slopes).sum(1).to(states.dtype)
