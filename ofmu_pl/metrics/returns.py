@@ -11,7 +11,8 @@ def verdict_of(a: AttackRecord) -> str:
     """What a record says; of an older one, which has no verdict, what it would have said.
 
     ``more`` is left where the whole interval of the share lies above 0, and where there is a second retrained model
-    above what is recovered of it (``verdicts.beyond``); ``less`` where it lies as far below; else it is ``no`` difference.
+    above what is recovered of it (``verdicts.beyond``); ``less`` where it lies as far below; else it is ``no``
+    difference.
 
     An attack cannot tell where there is ``no control`` or ``no target``; where there is ``no way`` between the two, as
     it finds no more on the target or broke one of them; where the control is 0 by construction (``zero control``);

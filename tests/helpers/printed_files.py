@@ -44,7 +44,7 @@ def table(path: Path, rows: list[dict]) -> None:
 
 def modules(folder: Path) -> None:
     """Modules that the pages' readers have written themselves."""
-    method, part = (text for page, text in blocks("python") if page == "docs/extending.md")
+    method, _, part = (text for page, text in blocks("python") if page == "docs/extending.md")
     (folder / "my_methods.py").write_text(method)
     (folder / "my_parts.py").write_text(part)
     (folder / "my_nets.py").write_text(NETS)
