@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from torch.utils.checkpoint import checkpoint
 
 from ofmu_pl.losses import IGNORED, sample_mean
@@ -150,16 +151,24 @@ class _ByStates(torch.autograd.Function):
 def predict(model: Any, **inputs: Any) -> Predictions:
     """Run a causal language model; its output layer runs later, unless the model does more with logits.
 
+    A model's first call compares logits of the first place with what the output layer makes of its states.
+
     Args:
         model: A Hugging Face causal language model, with adapters or without.
-        inputs: What it is called with; it is called once.
+        inputs: What it is called with, once; a model that does more with logits is called twice the first time.
     """
     head = _output_layer(model)
-    if head is None or not _can_split(model, head):
+    if head is None or _splits.get(model) is False:
         return Predictions(model(**inputs).logits)
-    states, nothing = _run(model, head, 0, **inputs)
-    trained = any(p.requires_grad for p in head.parameters())
-    return Predictions(states[0], head, nothing.shape[-1], trained)
+    states, logits = _run(model, head, 0 if model in _splits else 1, **inputs)
+    if model not in _splits:
+        _splits[model] = _makes(head, states, logits)
+        if not _splits[model]:
+            return Predictions(model(**inputs).logits)
+    said, trained = states[0], any(p.requires_grad for p in head.parameters())
+    if isinstance(model, FSDPModule):
+        said = said + logits[:, :0].sum()  # nothing; FSDP2 sums gradients once the backward pass has come to its output
+    return Predictions(said, head, logits.shape[-1], trained)
 
 
 def _output_layer(model: Any) -> nn.Module | None:
@@ -168,14 +177,12 @@ def _output_layer(model: Any) -> nn.Module | None:
     return None if any(getattr(fields, name, None) not in (None, 1) for name in AFTER_HEAD) else found
 
 
-def _can_split(model: Any, head: nn.Module) -> bool:
-    """Whether a model's logits are exactly what its output layer makes of hidden states; a pass says so, once."""
-    if model not in _splits:
-        two = torch.ones(1, 2, dtype=torch.long, device=model.device)
-        states, logits = _run(model, head, 1, input_ids=two, use_cache=False)
-        one = len(states) == 1 and states[0].shape[:2] == (1, 2) and logits.shape[:2] == (1, 1)
-        _splits[model] = one and bool((head(states[0][:, :1]) == logits).all())
-    return _splits[model]
+@torch.no_grad()
+def _makes(head: nn.Module, states: list[Tensor], logits: Tensor) -> bool:
+    """Whether logits, (B, 1, V), are exactly what an output layer makes of the first of the states that it has seen."""
+    if len(states) != 1 or states[0].dim() != 3 or logits.shape[:2] != (len(states[0]), 1):
+        return False
+    return bool((head(states[0][:, :1]) == logits).all())
 
 
 def _run(model: Any, head: nn.Module, places: int, **inputs: Any) -> tuple[list[Tensor], Tensor]:

@@ -19,12 +19,12 @@ from ofmu_pl.data.own_files import read_source
 from ofmu_pl.data.own_rows import form_of
 from ofmu_pl.data.own_tokenizer import train_tokenizer
 from ofmu_pl.data.text_files import NO_HOLDOUT
-from ofmu_pl.evaluation.outputs import hashed
 from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.metrics import SetScores
 from ofmu_pl.metrics.own_rows import own_rows_metrics
 from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.keyed import hashed, key_of
 from tests.helpers import citizen_rows
 from tests.helpers.citizen_rows import SIDES, TRADES, asked, plain_tokenizer, random_gpt2
 
@@ -113,7 +113,7 @@ def test_without_holdout_rows_it_is_said_what_cannot_be_told(fit, tmp_path, caps
     run = tmp_path / "logs/text/ofmu/version_0"
     assert NO_HOLDOUT in " ".join((run / "audit.html").read_text().split())
     asked = json.loads((run / "TOFU_EVAL.json").read_text())["forget_Q_A_ROUGE"]
-    assert asked["value_by_index"]["0"]["input"] == hashed(f"Q: {FORGET[0]['question']}\nA:", run)
+    assert asked["value_by_index"]["0"]["input"] == hashed(f"Q: {FORGET[0]['question']}\nA:", key_of(run))
 
 
 def test_a_retrained_model_sets_the_goals_and_wrong_answers_switch_on_the_rest_of_tofus_suite():
