@@ -124,6 +124,11 @@ def weighted_ascent(logits: Tensor, targets: Tensor, beta_1: float, beta_2: floa
     return -sample_mean(p**beta_1 * (1 - p) ** beta_2 * nll, targets)
 
 
+def nll_and_kl(logits: Tensor, targets: Tensor, goal: Tensor) -> Tensor:
+    """Losses of n places, of logits (n, 1, V), and their divergences from a goal's, (n, 2): logits are made once."""
+    return torch.stack([token_nll(logits, targets)[:, 0], kl(logits, targets, goal)], 1)
+
+
 def undial(logits: Tensor, targets: Tensor, reference_logits: Tensor, beta: float) -> Tensor:
     """Cross-entropy to the frozen model's distribution, the true token's logit lowered by ``beta`` (Dong et al. 2024).
 

@@ -22,11 +22,10 @@ from lightning.pytorch.utilities import rank_zero_warn
 from ofmu_pl.benchmark.progress import Live
 from ofmu_pl.support.errors import DivergedError, UserError
 from ofmu_pl.support.files import texts_in
-from ofmu_pl.support.records.results import BEGUN, FAILED, FINISHED, FailureRecord, JobRecord
+from ofmu_pl.support.records.results import BEGUN, FAILED, FINISHED, LOG, FailureRecord, JobRecord
 from ofmu_pl.support.trust import restrict_imports
 from ofmu_pl.support.yaml_files import read_yaml
 
-LOG = "log.txt"  # file of a run's place with all that it prints
 Left = TypeVar("Left", JobRecord, FailureRecord)
 
 

@@ -18,7 +18,7 @@ from ofmu_pl.support.pages import AUDIT, REPORT, without_rows
 from ofmu_pl.support.records.manifest import MANIFEST
 from ofmu_pl.support.records.reading import NewerError
 from ofmu_pl.support.records.requests import REQUESTS
-from ofmu_pl.support.records.results import BEGUN, FAILED, FINISHED, LINEAGE, REFERENCE, RESULTS, Results
+from ofmu_pl.support.records.results import BEGUN, FAILED, FINISHED, LINEAGE, LOG, REFERENCE, RESULTS, Results
 from ofmu_pl.support.yaml_files import read_yaml
 from ofmu_pl.training.run_folders import require_idle
 
@@ -119,7 +119,7 @@ def _clean_config(path: Path, config: Config) -> dict[str, str]:
 
 def _lists(folder: Path) -> Iterator[Path]:
     """Files of the list of requests or the benchmark that a run belongs to, which repeat its options."""
-    yield from (folder.parent / name for name in (BEGUN, FINISHED, FAILED, "log.txt"))
+    yield from (folder.parent / name for name in (BEGUN, FINISHED, FAILED, LOG))
     for place in list(folder.parents)[:6]:
         if (place / REQUESTS).is_file() or (place / MANIFEST).is_file():
             yield from (place / REQUESTS, place / MANIFEST)

@@ -6,7 +6,7 @@ from pathlib import Path
 from ofmu_pl.data.encoded import Row, same
 from ofmu_pl.data.turns import turns_of
 from ofmu_pl.support.files import write_json
-from ofmu_pl.support.keyed import hashed, key_of, make_key
+from ofmu_pl.support.keyed import hashed, make_key
 from ofmu_pl.support.records.results import LINEAGE
 
 
@@ -22,8 +22,7 @@ def prints(row: Row, key: bytes) -> set[str]:
 
 def write_lineage(folder: Path, splits: dict[str, Sequence[Row]], streams: Sequence[str]) -> None:
     """Write ``lineage.json`` of the rows that a run was trained on, each stream's for itself."""
-    make_key(folder)
-    key, found = key_of(folder), {}
+    key, found = make_key(folder), {}
     for stream in streams:
         found[stream] = sorted(set().union(*(prints(row, key) for row in splits[stream])))
     write_json(folder / LINEAGE, found)

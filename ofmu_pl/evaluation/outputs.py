@@ -13,7 +13,7 @@ from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics import Scores, probability
 from ofmu_pl.metrics.open_unlearning import write_eval
 from ofmu_pl.support.files import replacing, write_json
-from ofmu_pl.support.keyed import hashed, key_of, make_key
+from ofmu_pl.support.keyed import hashed, make_key
 from ofmu_pl.support.sets import is_document
 
 SamplesName = Literal["none", "hashes", "full"]  # how much a run's files show of the rows' texts and of what models say
@@ -25,9 +25,7 @@ def write_samples(path: Path, sets: dict[str, list[Row]], before: Scores, after:
     With ``full`` it shows the question, the true answer and what the model said; otherwise keyed hashes of the first
     two.
     """
-    if not full:
-        make_key(path.parent)
-    shown = str if full else partial(hashed, key=key_of(path.parent))
+    shown = str if full else partial(hashed, key=make_key(path.parent))
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for name, s in after.items():
             if s.rouge is None:
@@ -62,8 +60,7 @@ def write_open_unlearning_logs(
         truths[name] = [row["answer"].strip() for row in rows]
     log, summary = write_eval(scores, metrics, inputs, truths)
     if samples == "hashes":
-        make_key(folder)
-        key = key_of(folder)
+        key = make_key(folder)
         for metric in (log[name] for name in log if name.endswith("_Q_A_ROUGE")):
             for item in metric["value_by_index"].values():
                 item |= {field: hashed(item[field], key) for field in ("input", "ground_truth", "generation")}

@@ -24,11 +24,16 @@ def trace(sources: Sequence[str], models: Sequence[Path]) -> None:
         sources: Files in the forms that ``fit`` reads, but for documents.
         models: Folders of runs, of exported models in them, or of many runs.
     """
-    rows = [row for source in sources for row in _rows(source)]
+    rows: list[Row] = []
+    for source in sources:
+        rows += _rows(source)
+    runs: list[Path] = []
+    for folder in models:
+        runs += _runs(folder)
     table = Table(title=f"Of {len(rows)} rows")
     for heading in ("run", "trained on"):
         table.add_column(heading, overflow="fold")
-    for run in dict.fromkeys(run for folder in models for run in _runs(folder)):
+    for run in dict.fromkeys(runs):
         found = _counts(rows, run)
         shown = [f"{n} in {stream}" for stream, n in found.items() if n]
         table.add_row(str(run), ", ".join(shown) or "none")

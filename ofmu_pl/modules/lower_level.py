@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ofmu_pl.core.derivatives import Loss
 from ofmu_pl.data.guessable import kinds_in
-from ofmu_pl.losses import ceiling, kl, sample_mean, token_nll
+from ofmu_pl.losses import ceiling, nll_and_kl, sample_mean, token_nll
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
 from ofmu_pl.modules.goal import Goal
 from ofmu_pl.modules.guess import Guess
@@ -106,13 +106,8 @@ class LowerLevel(ABC):
         said, targets = self.method.predict(batch)
         if self.guess is None:
             return self.values(said.values(token_nll, targets), targets, batch["ids"])
-        both = said.values(_nll_and_kl, targets, self.guess.predict(batch["ids"], targets))
+        both = said.values(nll_and_kl, targets, self.guess.predict(batch["ids"], targets))
         return self.values(both[..., 0], targets, batch["ids"]) - self.ngram_weight * sample_mean(both[..., 1], targets)
-
-
-def _nll_and_kl(logits: Tensor, targets: Tensor, guess: Tensor) -> Tensor:
-    """Losses of places, and their divergences from a guess, (n, 2)."""
-    return torch.stack([token_nll(logits, targets)[:, 0], kl(logits, targets, guess)], 1)
 
 
 class BoundedLoss(LowerLevel):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ofmu_pl.core.derivatives import Loss, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.vectors import Vector, copy_
-from ofmu_pl.losses import kl, token_nll
+from ofmu_pl.losses import kl, nll_and_kl, sample_mean
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.vision import ImageNetwork
@@ -81,7 +81,8 @@ class SCRUB(TwoTerms):
     def retain_losses(self, part: Batch) -> Tensor:
         """Divergences plus cross-entropies, (b,), of one pass of the trained model."""
         said, labels = self.recipe.predict(self.trained, part)
-        return said.mean(kl, labels, self.predict_frozen(part)) + self.ce * said.mean(token_nll, labels)
+        both = said.values(nll_and_kl, labels, self.predict_frozen(part))
+        return sample_mean(both[..., 1], labels) + self.ce * sample_mean(both[..., 0], labels)
 
 
 class BadTeacher(TwoTerms):

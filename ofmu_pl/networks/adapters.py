@@ -93,9 +93,8 @@ def load_adapters(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
     require_undamaged(folder)
     try:
         described = read_json(folder / ADAPTERS)
-        if described.get("peft_type") != "LORA" or described.get(
-            "megatron_config"
-        ):  # the last names a module to import
+        # The field megatron_config names a module to import.
+        if described.get("peft_type") != "LORA" or described.get("megatron_config"):
             raise ValueError("these are no plain low-rank adapters, which alone are read")
         if not (folder / WEIGHTS_OF_ADAPTERS).is_file():
             raise ValueError(f"there is no {WEIGHTS_OF_ADAPTERS}")

@@ -34,11 +34,10 @@ def hashed(text: str, key: bytes) -> str:
     return f"hmac-sha256:{hmac.digest(key, text.encode(), 'sha256').hex()}"
 
 
-def make_key(folder: Path) -> None:
-    """Write the key of a folder's hashes, which the user alone may read, unless a whole one is there."""
+def make_key(folder: Path) -> bytes:
+    """The key of a folder's hashes, which is written, for the user alone to read, unless a whole one is there."""
     try:
-        key_of(folder)
-        return
+        return key_of(folder)
     except FileNotFoundError:
         pass
     except ValueError:
@@ -46,3 +45,4 @@ def make_key(folder: Path) -> None:
     with replacing(folder / KEY) as temporary:
         temporary.touch(0o600)
         temporary.write_text(secrets.token_hex(_BYTES))
+    return key_of(folder)

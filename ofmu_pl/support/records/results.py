@@ -12,6 +12,7 @@ LINEAGE = "lineage.json"  # file of a run's folder: by stream, keyed hashes of a
 ACROSS = "across.json"  # file of the folder of a method's runs
 NULL = ("_null_low", "_null_high")
 """Ends of names of figures of ``across.json``: where 95 % of a figure lie by chance alone."""
+LOG = "log.txt"  # file of a benchmark's run with all that it prints
 BEGUN, FINISHED, FAILED, ANALYSIS = "begun.json", "cell.json", "failed.json", "analysis.json"
 
 
