@@ -70,8 +70,8 @@ class LowerLevel(ABC):
         """L_f of a forget batch, as terms."""
         return self.method.mean(batch, self._rows)
 
-    def reached(self, step: int) -> tuple[bool, dict[str, float]]:
-        """Whether rows are where they are to end, and what was seen; no look is due in most iterations."""
+    def reached(self) -> tuple[bool, dict[str, float]]:
+        """Whether rows are where they are to end, and what was seen."""
         return False, {}
 
     def measured(self, scalars: dict[str, float], retain: Tensor, loss_r: float) -> dict[str, float]:
@@ -189,12 +189,12 @@ class HeldOutLevels(LowerLevel):
         assert self.goal is not None, "begin has not run"
         return self.goal.rows(nll, targets, ids)
 
-    def reached(self, step: int) -> tuple[bool, dict[str, float]]:
-        """Compare forget with held-out rows, at every tenth iteration."""
+    def reached(self) -> tuple[bool, dict[str, float]]:
+        """Compare forget with held-out rows."""
         assert self.goal is not None, "begin has not run"
         with self.method.scoring():
-            reached, seen = self.goal.check(step)
-            if seen and self.method.ending.judges_harm:  # not by a mean that lags
+            reached, seen = self.goal.check()
+            if self.method.ending.judges_harm:  # not by a mean that lags
                 seen["goal/harm"] = self.goal.measured_harm()
         return reached, seen
 

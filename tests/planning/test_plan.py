@@ -193,7 +193,7 @@ def test_work_is_what_a_run_counts(name):
     module = of_text(name)
     train(module, steps=module.period, callbacks=[Unchecked()])  # a check takes a few samples only, and is not planned
     planned = of_text(name)
-    planned.reached = lambda number: (False, {})  # no look is due in the first iterations; a plan has a tenth of one
+    planned.reached = lambda: (False, {})  # no look is due in the first iterations; a plan has a tenth of one
     data = Authors(batch_size=4, max_length=16, streams=planned.streams, num_batches=planned.num_batches)
     references = getattr(module, "reference_nll", {}).values()
     once = sum(len(x) for x in references) / 4 / 3  # which is read before the first iteration, and is not planned
