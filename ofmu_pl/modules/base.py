@@ -141,6 +141,8 @@ class UnlearningModule(pl.LightningModule, ABC):
     """Number of outer iterations after which their work repeats."""
     exact: bool = False
     """Whether the network must be differentiable three times by autograd."""
+    on_bar: tuple[str, ...] = ()
+    """Values of every iteration that the progress bar shows beside the losses."""
     moves_parameters: bool = False
     """Whether ``iterate`` moves the parameters before the optimizer does."""
 
@@ -417,8 +419,7 @@ class UnlearningModule(pl.LightningModule, ABC):
         every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
         if every and number % every == 0:
             self.record.log(self.loggers, number, scalars)
-        penalty = {"rho"} if scalars.get("rho") or "reach" in scalars else set()  # what Reach has shown may become 0
-        shown = {"L", "L_f", "L_r", "Sim", "grad_Phi", "seconds"} | penalty
+        shown = {"L", "L_f", "L_r", "Sim", "grad_Phi", "seconds", *self.on_bar}
         # For the bar and callbacks alone: Lightning keeps an epoch's last values, and would log them again.
         self.log_dict({k: v for k, v in scalars.items() if k in shown}, logger=False, prog_bar=True, batch_size=1)
         self.log_dict({k: v for k, v in scalars.items() if k not in shown}, logger=False, batch_size=1)

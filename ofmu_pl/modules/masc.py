@@ -78,6 +78,8 @@ class MASC(TwoTerms):
                 shares += sample_mean(above.float(), targets).tolist()
         share = self.run.ranks.first(sum(shares) / len(shares))  # ranks end together
         if share <= self.stop_share:
-            rank_zero_info(f"Stopping after {self.run.step} iterations: {share:.1%} of forget tokens are above model.rho.")
+            rank_zero_info(
+                f"Stopping after {self.run.step} iterations: {share:.1%} of forget tokens are above model.rho."
+            )
             self.run.stop()
         return reached, {**seen, "share_above": share}

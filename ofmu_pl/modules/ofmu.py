@@ -123,6 +123,7 @@ class OFMU(UnlearningModule):
         self._check_parts()
         self.num_batches = inner_steps + 1  # of the ascents, and one of the outer step
         self.period, self.loops, self.stationarity_tol = self.upper.every, LOOPS[outer_at], stationarity_tol
+        self.on_bar = self.upper.on_bar
         self.safeguards = self.upper.within(self.stepper.within(safeguards))
         self.engine_name, self.exact = engine, engine == "autograd"
         self.engine: Engine | None = None

@@ -82,7 +82,7 @@ def test_masc_ends_where_few_tokens_lead_their_rivals(unlearn):
     last, *earlier = sorted(shares)[::-1]
     assert last == trainer.global_step < 200
     assert shares[last] <= 0.5
-    assert all(shares[self.run.step] > 0.5 for number in earlier)
+    assert all(shares[number] > 0.5 for number in earlier)
     assert shares[last] == pytest.approx(count(method))
     _, trainer = unlearn(MASC, steps=last + LOOK_EVERY, stop_share=None, max_harm=99.0)
     assert trainer.global_step == last + LOOK_EVERY

@@ -11,8 +11,9 @@ from ofmu_pl.core.safeguards import Safeguards
 from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.core.variants import LOOPS, Setting
 from ofmu_pl.modules import OFMU
+from ofmu_pl.modules.reaching import Reach
 from ofmu_pl.modules.steppers import SharedSteps
-from ofmu_pl.modules.upper_level import Iteration, NoPenalty, Reach
+from ofmu_pl.modules.upper_level import Iteration, NoPenalty
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.support.errors import UserError
 from tests.helpers.images import train_on_digits

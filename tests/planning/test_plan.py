@@ -13,7 +13,8 @@ from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.safeguards import AS_PRINTED, Safeguards
 from ofmu_pl.data import CIFAR10, Authors, Digits
 from ofmu_pl.modules import GRU, NPO, OFMU, FineTune, GradDiff
-from ofmu_pl.modules.upper_level import NoPenalty, Reach
+from ofmu_pl.modules.reaching import Reach
+from ofmu_pl.modules.upper_level import NoPenalty
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.networks.pretrained import SHAPES
 from ofmu_pl.planning.needs import host
