@@ -314,6 +314,6 @@ class Evaluation(pl.Callback, ABC):
             write_results(run, facts, self.reference, self.definition, self.ending.said, self.seconds)
         # Last: an output that takes nothing any more, as of a closed terminal, must cost no results.
         if self.prints:
-            print_table(*self.ending, whole=self.prints == "all")
+            print_table(self.ending, whole=self.prints == "all")
         if log_dir is not None:
             tell_where(Path(log_dir), self.modality if self.before else None)
