@@ -187,7 +187,10 @@ class TextEvaluation(Evaluation):
             model = model.to(device=pl_module.device, dtype=pl_module.network.dtype)
             facts = evaluation_facts(model, data, self._settings(trainer), weights_hash(model))
             found = Reference(name, score(model), trained_on, facts)
-        check_comparable(found, self.scoring_facts(trainer, pl_module.network))
+        if found.evaluation is not None:
+            remedy = "give the retrained model's folder, or change the run's setting"
+            ours = self.scoring_facts(trainer, pl_module.network)
+            check_comparable(f"The reference '{found.source}'", found.evaluation, ours, remedy)
         if found.model is None:
             rank_zero_warn(f"The reference '{found.source}' does not say what its model was trained on: unchecked.")
         return found
