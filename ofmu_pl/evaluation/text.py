@@ -18,7 +18,6 @@ from ofmu_pl.data.lineage import write_lineage
 from ofmu_pl.evaluation.account import Example, Measured
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.caveats import like_held_out
-from ofmu_pl.evaluation.outputs import SamplesName, write_open_unlearning_logs, write_samples
 from ofmu_pl.evaluation.reference import (
     Facts,
     Reference,
@@ -29,6 +28,7 @@ from ofmu_pl.evaluation.reference import (
     read_reference,
     scoring_facts,
 )
+from ofmu_pl.evaluation.results import SamplesName, write_open_unlearning_logs, write_samples
 from ofmu_pl.evaluation.scoring import cached_scores, score_rows
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.tasks import Tasks
