@@ -102,7 +102,7 @@ class Evaluation(pl.Callback, ABC):
         if guessed(scores, self._guess(trainer), "forget", "retain"):
             return (
                 f"The target knows its rows no better than random guesses, {SO}: give the model that was trained on "
-                "them, with its template (of images its order of classes, mean and std)."
+                "them, with its template (of images its order of classes, `data.classes`, mean and std)."
             )
         return None
 

@@ -105,7 +105,7 @@ class Reach(UpperLevel):
                 f"Relearning would bring back {lost:.0%} of the forget rows' loss, less than model.upper.drop "
                 f"({self.drop:.0%}), so that ascents do not reach."
             )
-        return {"reach/drop": lost, "reach/grad_L_f": slope, "reach/grad_L_f_back": slope_back}
+        return {"look/drop": lost, "look/grad_L_f": slope, "look/grad_L_f_back": slope_back}
 
     def end(self) -> None:
         """Say that no ascent reached because the run ended before."""

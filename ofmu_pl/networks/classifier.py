@@ -133,7 +133,7 @@ class Classifier(ImageNetwork):
         if found != (1, self._classes):
             raise UserError(
                 f"{name} gives {found} for one image, and '{datamodule.name}' has {self._classes} classes: give the "
-                "network as many outputs a row, or the data an empty sub-folder for each class that has no images."
+                "network as many outputs a row, or name the class of each output in `data.classes`."
             )
         outputs = network(datamodule.images[:8].to(like.device).to(like.dtype) / 255)
         ending = type(outputs.grad_fn).__name__  # of the last operator

@@ -231,7 +231,7 @@ def test_the_length_is_three_times_as_far_as_both_losses_are_lowest(slope, kept,
     parts = {"number": 0, "due": False, "beta": 0.0, "penalised": True, "mean": lambda: [torch.ones_like(theta)]}
     _, measured = upper.iterate(Iteration(setting, LOOPS["start"], **parts))
     assert upper.length == pytest.approx(length)
-    assert measured["reach/drop"] == pytest.approx(lost, abs=0.005)
+    assert measured["look/drop"] == pytest.approx(lost, abs=0.005)
     assert upper.open is (length > 0)
     again = Reach(drop=0.33)
     again.load_state_dict(upper.state_dict())
