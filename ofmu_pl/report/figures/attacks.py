@@ -74,7 +74,9 @@ def _stretch(axis: Axis, found: dict[str, dict[str, Curve]]) -> None:
         for curve in drawn.values():
             values += curve.values()
     if min(values) >= 0 and max(values) > 10 * np.median(values) > 0:
-        axis.axes.set_yscale("symlog", linthresh=10.0 ** round(np.log10(max(values) / 100)))
+        smallest = 10.0 ** round(np.log10(max(values) / 100))
+        axis.axes.set_yscale("symlog", linthresh=smallest)
+        axis.axes.set_ylim(bottom=-smallest / 4)  # no tick below 0, and markers at 0 are seen whole
         plain_numbers(axis)
 
 

@@ -76,9 +76,11 @@ def trade_offs(experiment: Study, look: Look) -> Figure | None:
     for axis, (name, (group, pair)) in zip(axes.flat, groups.items(), strict=False):
         units = [experiment.declared(m).unit for m in pair]
         best = front(group, pair)
-        for method in (*group.ran, BEFORE, RETRAINED):
-            x, y = (spread_in(group, method, m) for m in pair)
-            if not (x.n and y.n):
+        spreads = {m: [spread_in(group, m, metric) for metric in pair] for m in (*group.ran, BEFORE, RETRAINED)}
+        known = {m: (x, y) for m, (x, y) in spreads.items() if x.n and y.n}
+        far_below = broken({method: y.mean for method, (_, y) in known.items()})
+        for method, (x, y) in known.items():
+            if method in far_below:
                 continue
             size = 15 if method == RETRAINED else 11 if method in look.ours else 7
             style = {"color": look.colour(method), "markersize": size, "markeredgecolor": "black", "elinewidth": 1}
@@ -91,8 +93,22 @@ def trade_offs(experiment: Study, look: Look) -> Figure | None:
         axis.set(title=name, xlabel=experiment.label(pair[0]), ylabel=experiment.label(pair[1]))
         axis.margins(0.12)
         axis.set(xlim=widened(axis.get_xlim(), units[0]), ylim=widened(axis.get_ylim(), units[1]))
+        bottom = axis.get_ylim()[0]
+        for method in far_below:
+            x, y = known[method]
+            axis.plot(x.mean, bottom, look.marker(method), color=look.colour(method), clip_on=False, label=method)
+            axis.annotate(f"↓ {y.mean:.2g}", (x.mean, bottom), (6, 2), textcoords="offset points", fontsize=8)
     seeds = "means over seeds, whiskers ± 1 std; " if experiment.replicated else ""
-    return finished(figure, f"Trade-off: {seeds}the star is the goal; thick edges: the front", look)
+    return finished(figure, f"Trade-off: {seeds}the star is the goal; thick edges: the front; ↓: further below", look)
+
+
+def broken(kept: dict[str, float]) -> list[str]:
+    """Methods that keep less than half of what the best keeps: at their value's place they would press all others flat.
+
+    >>> broken({"ofmu": 0.99, "npo": 0.97, "grad_ascent": 0.2}), broken({"ofmu": 0.9, "npo": 0.5})
+    (['grad_ascent'], [])
+    """
+    return [method for method, value in kept.items() if value < max(kept.values()) / 2]
 
 
 def widened(limits: tuple[float, float], unit: str) -> tuple[float, float]:
