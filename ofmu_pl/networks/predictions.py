@@ -86,7 +86,8 @@ class Predictions:
         found = []
         for some in chunks:
             states = self._at(some)
-            if len(chunks) == 1 or not torch.is_grad_enabled():
+            # The backward pass begins with the last chunk: to keep its logits until then takes no more than it does.
+            if not torch.is_grad_enabled() or (some is chunks[-1] and (self.trained or len(chunks) == 1)):
                 found.append(chunk(some, states))
             elif self.trained:  # nothing is drawn in an output layer
                 found.append(checkpoint(chunk, some, states, use_reentrant=False, preserve_rng_state=False))
