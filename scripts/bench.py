@@ -7,29 +7,20 @@ the options and returns its figures, and a line in ``CASES``; ``interleaved`` an
 
 import argparse
 import ctypes
-import json
 import multiprocessing
-import os
 import platform
 import statistics
-import subprocess
-import sys
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
 from datetime import date
-from functools import partial, wraps
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 from engine_audit import compare, parts
-from plans import needs
 from results import RESULTS, texts, write_below
 from rich.console import Console
 from rich.table import Table
@@ -57,8 +48,6 @@ Call = Callable[[], Any]
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--worker"]:
-        return worker(sys.argv[2])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     cases = parser.add_subparsers(dest="case", required=True, metavar="CASE")
     for name, (case, options) in CASES.items():
@@ -66,12 +55,8 @@ def main() -> None:
         own = cases.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter, **about)
         for option, default in {**options, "threads": torch.get_num_threads(), "json": ""}.items():
             kind = {"type": default, "required": True} if isinstance(default, type) else {"default": default}
-            if isinstance(default, list):
-                kind |= {"nargs": "+", "type": type(default[0])}
             own.add_argument(f"--{option}", help=HELP.get(option), **{"type": type(default), **kind})
-    args, args.more = parser.parse_known_args()
-    if args.more and args.case != "memory":
-        parser.error(f"unknown: {' '.join(args.more)}")
+    args = parser.parse_args()
     torch.set_num_threads(args.threads)
     device = torch.cuda.get_device_name() if ON_GPU else f"CPU {platform.machine()}"
     versions = {"python": platform.python_version(), "torch": torch.__version__}
@@ -132,9 +117,6 @@ BETA, RHO, RATE = 0.5, 0.3, 1e-6
 EVERYWHERE = Safeguards(aligned_only=False)
 """With the similarity in every step, whatever its sign here."""
 UNIT = "gradient ascent step"
-MATRICES = ("mm", "bmm", "addmm", "baddbmm", "_scaled_dot_product", "convolution")
-VECTORS = ("_foreach", "dot", "zero", "fill_", "add_", "stack", "detach", "alias", "clone")
-"""Beginnings of the names of aten operations that are products of matrices, or algebra of whole gradients."""
 
 
 class TinyLlama:
@@ -232,30 +214,11 @@ def peak_memory(name: str, batch: int, length: int) -> int:
     return llama.memory(partial(call, llama))
 
 
-def shares(call: Call) -> dict[str, float]:
-    """Where the operators' time of a call goes, of 1."""
-    from torch.profiler import ProfilerActivity, profile
-
-    with profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if ON_GPU else [])]) as profiler:
-        call()
-    found = {"matrix products": 0.0, "vector algebra": 0.0, "the network's other operations": 0.0}
-    for event in profiler.key_averages():
-        name = event.key.removeprefix("aten::")
-        kind = "the network's other operations"
-        if name.startswith(MATRICES):
-            kind = "matrix products"
-        elif name.startswith(VECTORS) and name != "add":
-            kind = "vector algebra"
-        found[kind] += event.self_device_time_total if ON_GPU else event.self_cpu_time_total
-    return {kind: t / sum(found.values()) for kind, t in found.items()}
-
-
 def step(args: argparse.Namespace) -> Figures:
     """Time, gradients and memory of one outer iteration, as ratios to a gradient-ascent step and a forward pass.
 
-    The paper's runtime and memory tables at the scale of a tiny Llama, and what bounds an iteration: the shares of
-    matrix products, of the network's other operations, and of vector algebra. Memory is parameters plus what a call's
-    peak adds to the process (CPU: resident, GPU: allocated), over the same for a forward pass.
+    The paper's runtime and memory tables at the scale of a tiny Llama. Memory is parameters plus what a call's peak
+    adds to the process (CPU: resident, GPU: allocated), over the same for a forward pass.
     """
     if not ON_GPU:
         keep_freed_memory(True)
@@ -271,7 +234,7 @@ def step(args: argparse.Namespace) -> Figures:
     forward = held.pop("forward")
     found: Figures = {"batch": args.batch, "length": args.length, "inner_steps": args.inner_steps}
     found |= {"gradient_ascent_seconds": unit, "time_ratio": {name: t / unit for name, t in medians(times).items()}}
-    found |= {"gradients": {UNIT: 1.0, **gradients}, "shares": {name: shares(call) for name, call in calls.items()}}
+    found |= {"gradients": {UNIT: 1.0, **gradients}}
     found |= {"forward_megabytes": forward / 1e6, "memory_ratio": {name: m / forward for name, m in held.items()}}
     rows = []
     for name, ratio in found["time_ratio"].items():
@@ -282,9 +245,6 @@ def step(args: argparse.Namespace) -> Figures:
     )
     rows = [[name, f"{ratio:.2f}"] for name, ratio in found["memory_ratio"].items()]
     show(f"Peak memory / forward pass's {forward / 1e6:.0f} MB", ["step", "ratio"], rows)
-    kinds = [*next(iter(found["shares"].values()))]
-    rows = [[name, *(f"{part[kind]:.1%}" for kind in kinds)] for name, part in found["shares"].items()]
-    show("Where the operators' time goes", ["contender", *kinds], rows)
     return found
 
 
@@ -523,202 +483,11 @@ def evaluation(args: argparse.Namespace) -> Figures:
     return about | {"model_utility": utility}
 
 
-ROWS, THEIR_PART, PART, LEARNING, DECAY = 32, 8, 4, 1e-5, 0.01
-"""Rows of a stream a step, of a pass there and here, AdamW's learning rate and decay."""
-
-
-def ends_of(base: type, event: str) -> Any:
-    """A callback of Lightning or of transformers that notes CPU seconds: at the start, and at the end of each step."""
-    noting = type("Ends", (base,), {event: lambda self, *args, **kwargs: self.ends.append(time.process_time())})()
-    noting.ends = [time.process_time()]
-    return noting
-
-
-def time_ours(method: str, args: argparse.Namespace) -> list[float]:
-    """CPU seconds at the start, and at the end of each step."""
-    from lightning.pytorch import Trainer
-    from lightning.pytorch.callbacks import Callback
-
-    from ofmu_pl import modules
-
-    optimizer = partial(torch.optim.AdamW, lr=LEARNING, weight_decay=DECAY)
-    module = getattr(modules, method)(CausalLM(args.model), optimizer=optimizer, micro_batch_size=PART)
-    drawn: dict[str, Any] = {"streams": module.streams, "num_batches": module.num_batches}
-    data = TOFU(args.data, tokenizer=args.model, batch_size=ROWS, **drawn)
-    clock = ends_of(Callback, "on_train_batch_end")
-    quiet = ("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing")
-    how: dict[str, Any] = {"accelerator": "cpu", "devices": 1, "max_epochs": -1, "limit_val_batches": 0}
-    how |= dict.fromkeys(quiet, False)
-    Trainer(max_steps=args.steps, callbacks=[clock], **how).fit(module, datamodule=data)
-    return list(clock.ends)
-
-
-def time_theirs(method: str, args: argparse.Namespace, data: TOFU) -> list[float]:
-    """The same of open-unlearning's method of that name."""
-    from data.collators import DataCollatorForSupervisedDataset  # type: ignore[import-not-found]
-    from data.unlearn import ForgetRetainDataset  # type: ignore[import-not-found]
-    from trainer import TRAINER_REGISTRY  # type: ignore[import-not-found]
-    from transformers import AutoModelForCausalLM, TrainerCallback, TrainingArguments
-
-    class Method(TRAINER_REGISTRY[method]):  # type: ignore[misc]
-        """The method as it is, under a transformers that gives ``compute_loss`` one argument more."""
-
-        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **more: Any) -> Any:
-            return super().compute_loss(model, inputs, return_outputs)
-
-    def split(name: str) -> list[dict[str, Tensor]]:
-        rows = [data.encoder.encode(row["question"], row["answer"]) for row in data.splits[name]]
-        return [{"input_ids": torch.tensor(row.input_ids), "labels": torch.tensor(row.labels)} for row in rows]
-
-    how: dict[str, Any] = {"use_cpu": True, "optim": "adamw_torch", "save_strategy": "no", "report_to": "none"}
-    how |= {"disable_tqdm": True, "remove_unused_columns": False, "max_steps": args.steps}
-    how |= {"per_device_train_batch_size": THEIR_PART, "gradient_accumulation_steps": ROWS // THEIR_PART}
-    how |= {"learning_rate": LEARNING, "weight_decay": DECAY}
-    with tempfile.TemporaryDirectory() as folder:
-        clock = ends_of(TrainerCallback, "on_step_end")
-        Method(
-            model=AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32, trust_remote_code=False),
-            args=TrainingArguments(folder, **how),
-            train_dataset=ForgetRetainDataset(split("forget"), split("retain")),
-            data_collator=DataCollatorForSupervisedDataset(data.tokenizer),
-            callbacks=[clock],
-            **{"NPO": {"beta": 0.1}, "GradDiff": {}}[method],
-        ).train()
-    return list(clock.ends)
-
-
-def training(args: argparse.Namespace) -> Figures:
-    """CPU time of training steps: this library's beside open-unlearning's, for GradDiff and NPO on the same rows.
-
-        git clone https://github.com/locuslab/open-unlearning FOLDER    # it needs omegaconf and deepspeed
-        OFMU_CACHE= python scripts/bench.py training --open-unlearning FOLDER --data TOFU --model MODEL
-
-    Both take 32 forget and 32 retain rows a step and AdamW in float32. open-unlearning accumulates four batches of 8,
-    as its recipe says; this library takes micro-batches of 4 rows of like length. Short runs of the two alternate in
-    one process. A step lasts from the end of the step before to its own end, so that drawing rows counts; the first
-    step of a run is left out. This library scores NPO's frozen model before the first step (with OFMU_CACHE= in each
-    run), which stands in a column of its own.
-    """
-    sys.path.insert(0, str(Path(args.open_unlearning) / "src"))
-    data = TOFU(args.data, tokenizer=args.model)
-    data.setup()
-    found: Figures = {}
-    for method in ("GradDiff", "NPO"):
-        steps: dict[str, list[float]] = {"theirs": [], "ours": []}
-        first = []
-        for _ in range(args.rounds):
-            for name, ends in (("theirs", time_theirs(method, args, data)), ("ours", time_ours(method, args))):
-                steps[name] += [after - before for before, after in pairwise(ends[1:])]
-            first.append(ends[1] - ends[0])
-        found[method] = medians({**steps, "first": first})
-        found[method]["ratio"] = found[method]["theirs"] / found[method]["ours"]
-    head = ["method", "open-unlearning, CPU s", "ours, CPU s", "ratio", "ours, to the first step's end, CPU s"]
-    columns = ("theirs", "ours", "ratio", "first")
-    show("A training step", head, [[m, *(f"{x[c]:.2f}" for c in columns)] for m, x in found.items()])
-    return {"steps": found}
-
-
-# Memory of whole runs
-
-LAYERS = {"1M": (64, 64, 1), "300M": (1024, 2816, 22), "50M": (1024, 2816, 4), "20M": (384, 1024, 10)}
-"""Width, inner width and depth."""
-STRATEGY = "lightning.pytorch.strategies.ModelParallelStrategy"
-
-
-def worker(file: str) -> None:
-    """Run ``fit`` with the words in a file, and write the peak of each phase, sampled every 2 ms."""
-    from ofmu_pl.cli import main as command
-    from ofmu_pl.evaluation.text import TextEvaluation
-    from ofmu_pl.modules import NPO
-    from ofmu_pl.training import export
-
-    places = [(NPO, "configure_model", "loading"), (NPO, "training_step", "training")]
-    places += [(TextEvaluation, "score", "evaluating"), (export, "save_model", "exporting")]
-    torch.set_num_threads(1)
-    phases, peaks, before = ["starting"], {"starting": 0}, 0
-
-    def sample() -> None:
-        while True:
-            peaks[phases[-1]] = max(peaks.get(phases[-1], 0), resident())
-            time.sleep(0.002)
-
-    def marked(function: Any, phase: str) -> Any:
-        @wraps(function)
-        def inner(*args: Any, **kwargs: Any) -> Any:
-            nonlocal before
-            before = before or resident()
-            phases.append(phase)
-            try:
-                return function(*args, **kwargs)
-            finally:
-                phases.pop()
-
-        return inner
-
-    threading.Thread(target=sample, daemon=True).start()
-    for owner, name, phase in places:
-        mock.patch.object(owner, name, marked(getattr(owner, name), phase)).start()
-    command(json.loads(Path(file).read_text()))
-    found = {phase: peaks.get(phase, 0) - before for _, _, phase in places}
-    Path(f"{file}-{os.environ.get('RANK', '0')}").write_text(json.dumps(found))
-
-
-def memory(args: argparse.Namespace) -> Figures:
-    """Peaks of memory of real runs on this CPU beside what `plan` says; options of fit may follow.
-
-    A random Llama is loaded, trained by two iterations of NPO, evaluated and exported by `fit` on 1, 2 and 4 ranks
-    (gloo, FSDP2). Of each phase the largest resident memory of the fullest rank is printed, less what the rank held
-    before the model was made, and less the same of a model of 1 M parameters, for what libraries take; pages of the
-    model's file are in it. On a CPU a device's memory is the host's.
-    """
-    found: Figures = {}
-    for n in args.ranks:
-        least, _ = run("1M", n, 8192, args.more)
-        peaks, planned = run(args.size, n, args.vocabulary, args.more)
-        found[str(n)] = {phase: peaks[phase] - least[phase] for phase in peaks}
-        found[str(n)] |= {"planned device": planned.total, "planned host": planned.host}
-        print(n, {name: f"{x / 1e9:.3f} GB" for name, x in found[str(n)].items()}, flush=True)
-    return {"ranks": found}
-
-
-def run(size: str, n: int, vocabulary: int, more: list[str]) -> tuple[dict[str, int], Any]:
-    """The peaks of the fullest of n ranks, and what ``plan`` says."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    from ofmu_pl import Authors
-
-    width, inner, layers = LAYERS[size]
-    with tempfile.TemporaryDirectory() as folder:
-        data = Authors(authors=8, forget_authors=2)
-        data.setup()
-        shape = {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": layers}
-        config = LlamaConfig(**shape, num_attention_heads=width // 64, vocab_size=vocabulary)
-        LlamaForCausalLM(config).save_pretrained(f"{folder}/model")
-        data.tokenizer.save_pretrained(f"{folder}/model")
-        words = ["--config", "configs/authors.yaml", "-c", "configs/methods/npo.yaml", "--model.network.path"]
-        words += [f"{folder}/model", "--data.authors", "8", "--data.forget_authors", "2", "--data.batch_size", "4"]
-        words += ["--data.max_length", "64", "--trainer.max_steps", "2", "--trainer.accelerator", "cpu"]
-        words += ["--trainer.devices", str(n), *more]
-        if n > 1:
-            made = {"data_parallel_size": n, "tensor_parallel_size": 1, "process_group_backend": "gloo"}
-            words += ["--trainer.strategy", json.dumps({"class_path": STRATEGY, "init_args": made})]
-        later = ["--evaluation.rows", "4", "--evaluation.max_new_tokens", "4", "--logs", f"{folder}/logs"]
-        file = Path(folder, "run")
-        file.write_text(json.dumps(["fit", *words, *later, "--evaluation.reference", "null"]))
-        start = [sys.executable] if n == 1 else ["torchrun", "--standalone", f"--nproc_per_node={n}"]
-        subprocess.run([*start, __file__, "--worker", str(file)], check=True)
-        ranks = [json.loads(path.read_text()) for path in Path(folder).glob("run-*")]
-        planned = needs(words)
-    return {phase: max(rank[phase] for rank in ranks) for phase in ranks[0]}, planned
-
-
 CASES: dict[str, tuple[Callable[[argparse.Namespace], Figures], dict[str, Any]]] = {
     "step": (step, {"batch": 32, "inner-steps": 5, "length": 64, "rounds": 5}),
     "precision": (precision, {"model": str, "data": str, "rows": 4}),
     "differences": (differences, {"model": "", "data": "", "rows": 8, "iterations": 30}),
     "evaluation": (evaluation, {"model": str, "data": str, "rounds": 3, "rows": 0}),
-    "training": (training, {"open-unlearning": str, "model": str, "data": str, "rounds": 4, "steps": 5}),
-    "memory": (memory, {"size": "300M", "vocabulary": 8192, "ranks": [1, 2, 4]}),
 }
 """What each measures, and its options: a default, or the type of what must be given."""
 HELP = {
@@ -727,14 +496,10 @@ HELP = {
     "rows": "of a side or a set (0: all)",
     "rounds": "interleaved, of which medians are taken",
     "json": "file for the figures",
-    "open-unlearning": "a clone of its repository",
-    "steps": "of each run, the first of which is left out",
     "iterations": "of the run before its middle",
     "length": "tokens of a sample",
     "batch": "samples of a batch (paper: 32)",
     "inner-steps": "T (paper: 5)",
-    "size": f"of {', '.join(LAYERS)}",
-    "vocabulary": "with 128256, 50M are 314 M parameters",
 }
 
 if __name__ == "__main__":
