@@ -1,11 +1,10 @@
 """Speed, memory and precision, each a case: `python scripts/bench.py CASE [options] [--json FILE]`; --help lists them.
 
 Contenders run interleaved in one process; times are medians of the process's CPU time on a CPU (set
-OMP_WAIT_POLICY=passive, or threads that wait count too) and of wall time on a GPU. A new case is a function that takes
-the options and returns its figures, and a line in ``CASES``; ``interleaved`` and ``show`` are there for it.
+OMP_WAIT_POLICY=passive, or threads that wait count too) and of wall time on a GPU; OMP_NUM_THREADS says how many
+threads. A new case is a function that returns its figures, and stands in ``CASES``: its arguments are its options.
 """
 
-import argparse
 import ctypes
 import multiprocessing
 import platform
@@ -21,9 +20,8 @@ from typing import Any
 
 import torch
 from engine_audit import compare, parts
+from jsonargparse import ArgumentParser
 from results import RESULTS, texts, write_below
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 from ofmu_pl.core.algorithm import ascend
@@ -48,22 +46,22 @@ Call = Callable[[], Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    cases = parser.add_subparsers(dest="case", required=True, metavar="CASE")
-    for name, (case, options) in CASES.items():
-        about = {"help": case.__doc__.split("\n")[0], "description": case.__doc__}
-        own = cases.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter, **about)
-        for option, default in {**options, "threads": torch.get_num_threads(), "json": ""}.items():
-            kind = {"type": default, "required": True} if isinstance(default, type) else {"default": default}
-            own.add_argument(f"--{option}", help=HELP.get(option), **{"type": type(default), **kind})
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
+    parser = ArgumentParser(description=__doc__)
+    cases = parser.add_subcommands(dest="case", metavar="CASE")
+    for name, case in CASES.items():
+        own = ArgumentParser(description=case.__doc__)
+        own.add_function_arguments(case, as_group=False)
+        own.add_argument("--json", type=Path | None, help="file for the figures")
+        cases.add_subcommand(name, own)
+    options = parser.parse_args()
+    given = options[options.case].as_dict()
+    file = given.pop("json")
     device = torch.cuda.get_device_name() if ON_GPU else f"CPU {platform.machine()}"
     versions = {"python": platform.python_version(), "torch": torch.__version__}
-    facts = {"date": str(date.today()), "device": device, "threads": args.threads, "versions": versions}
-    figures = facts | CASES[args.case][0](args)
-    if args.json:
-        write_json(Path(args.json), figures)
+    facts = {"date": str(date.today()), "device": device, "threads": torch.get_num_threads(), "versions": versions}
+    figures = facts | CASES[options.case](**given)
+    if file:
+        write_json(file, figures)
 
 
 def seconds_of(call: Call) -> float:
@@ -96,13 +94,9 @@ def medians(times: dict[str, list[float]]) -> dict[str, float]:
 
 
 def show(title: str, head: list[str], rows: list[list[str]]) -> None:
-    """Print a table, its first column of words."""
-    table = Table(head[0], title=f"{title} ({DEVICE}, {torch.get_num_threads()} threads, torch {torch.__version__})")
-    for column in head[1:]:
-        table.add_column(column, justify="right")
-    for row in rows:
-        table.add_row(*row)
-    Console(width=120).print(table)
+    """Print a table."""
+    about = f"{title} ({DEVICE}, {torch.get_num_threads()} threads, torch {torch.__version__})"
+    print(to_markdown(texts("", about, [head, *rows])))
 
 
 def resident(field: str = "VmRSS") -> int:
@@ -214,37 +208,41 @@ def peak_memory(name: str, batch: int, length: int) -> int:
     return llama.memory(partial(call, llama))
 
 
-def step(args: argparse.Namespace) -> Figures:
+def step(batch: int = 32, length: int = 64, inner_steps: int = 5, rounds: int = 5) -> Figures:
     """Time, gradients and memory of one outer iteration, as ratios to a gradient-ascent step and a forward pass.
 
     The paper's runtime and memory tables at the scale of a tiny Llama. Memory is parameters plus what a call's peak
     adds to the process (CPU: resident, GPU: allocated), over the same for a forward pass.
+
+    Args:
+        batch: Samples of a batch (paper: 32).
+        length: Tokens of a sample.
+        inner_steps: T (paper: 5).
+        rounds: Interleaved ones, of which medians are taken.
     """
     if not ON_GPU:
         keep_freed_memory(True)
-    llama = TinyLlama(args.batch, args.length, "eager", steps=args.inner_steps)
+    llama = TinyLlama(batch, length, "eager", steps=inner_steps)
     engines: dict[str, Engine] = {"exact": Autograd(llama.parameters)}
     engines["finite differences"] = FiniteDifference(llama.parameters)
     calls = {name: partial(llama.iteration, engine) for name, engine in engines.items()}
-    times = interleaved({UNIT: llama.ascent_step, **calls}, args.rounds, {UNIT: 5})
+    times = interleaved({UNIT: llama.ascent_step, **calls}, rounds, {UNIT: 5})
     unit = medians(times)[UNIT]
-    gradients = {name: engine.gradient_evaluations / (args.rounds + 1) for name, engine in engines.items()}
+    gradients = {name: engine.gradient_evaluations / (rounds + 1) for name, engine in engines.items()}
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
-        held = {name: pool.submit(peak_memory, name, args.batch, args.length).result() for name in MEMORY}
+        held = {name: pool.submit(peak_memory, name, batch, length).result() for name in MEMORY}
     forward = held.pop("forward")
-    found: Figures = {"batch": args.batch, "length": args.length, "inner_steps": args.inner_steps}
+    found: Figures = {"batch": batch, "length": length, "inner_steps": inner_steps}
     found |= {"gradient_ascent_seconds": unit, "time_ratio": {name: t / unit for name, t in medians(times).items()}}
     found |= {"gradients": {UNIT: 1.0, **gradients}}
     found |= {"forward_megabytes": forward / 1e6, "memory_ratio": {name: m / forward for name, m in held.items()}}
-    rows = []
+    lines = []
     for name, ratio in found["time_ratio"].items():
-        per_update = f"{ratio / (args.inner_steps + 1):.2f}" if name in engines else ""
-        rows.append([name, f"{ratio:.2f}", per_update, f"{found['gradients'][name]:.0f}"])
-    show(
-        f"One outer iteration, T = {args.inner_steps}", ["contender", "time / GA step", "per update", "gradients"], rows
-    )
-    rows = [[name, f"{ratio:.2f}"] for name, ratio in found["memory_ratio"].items()]
-    show(f"Peak memory / forward pass's {forward / 1e6:.0f} MB", ["step", "ratio"], rows)
+        per_update = f"{ratio / (inner_steps + 1):.2f}" if name in engines else ""
+        lines.append([name, f"{ratio:.2f}", per_update, f"{found['gradients'][name]:.0f}"])
+    show(f"One outer iteration, T = {inner_steps}", ["contender", "time / GA step", "per update", "gradients"], lines)
+    lines = [[name, f"{ratio:.2f}"] for name, ratio in found["memory_ratio"].items()]
+    show(f"Peak memory / forward pass's {forward / 1e6:.0f} MB", ["step", "ratio"], lines)
     return found
 
 
@@ -255,35 +253,40 @@ STEPS: dict[str, tuple[float, float] | tuple[()]] = {"default": (), "1e-3 / 3e-3
 """Relative displacements for H u and for the derivative of grad Phi."""
 
 
-def tofu(args: argparse.Namespace) -> TOFU:
-    """TOFU's forget10, in batches of ``--rows``."""
-    data = TOFU(data=args.data, forget_split="forget10", batch_size=args.rows, tokenizer=args.model)
-    data.setup()
-    return data
+def tofu(model: str, data: str, rows: int) -> TOFU:
+    """TOFU's forget10, in batches of so many rows."""
+    found = TOFU(data=data, forget_split="forget10", batch_size=rows, tokenizer=model)
+    found.setup()
+    return found
 
 
-def precision(args: argparse.Namespace) -> Figures:
+def precision(model: str, data: str, rows: int = 4) -> Figures:
     """What each engine loses under bf16: its derivatives beside the exact ones in float32, on a trained model.
 
     bf16 is autocast around forward passes only, as ``--trainer.precision bf16-mixed`` does; weights and vectors are
     float32. Cosine and relative error of -beta (H_f u_f + H_r u_r), the decorrelation part of grad Phi, and of
     Hess(Phi) grad Phi, for steps of finite differences from the defaults of float32 up.
+
+    Args:
+        model: Folder of a trained language model.
+        data: Folder of TOFU's files.
+        rows: Rows of a side.
     """
-    recipe, data = CausalLM(path=args.model), tofu(args)
-    model = recipe.build(data, exact=True).to(DEVICE)
-    batch = {s: {k: v.to(DEVICE) for k, v in b[0].items()} for s, b in data.iteration(0).items()}
+    recipe, sides = CausalLM(path=model), tofu(model, data, rows)
+    network = recipe.build(sides, exact=True).to(DEVICE)
+    batch = {s: {k: v.to(DEVICE) for k, v in b[0].items()} for s, b in sides.iteration(0).items()}
 
     def loss(stream: str, bf16: bool) -> Loss:
         def term() -> Tensor:
             with torch.autocast(DEVICE, torch.bfloat16, cache_enabled=False) if bf16 else nullcontext():
-                return recipe.sample_losses(model, batch[stream]).mean()
+                return recipe.sample_losses(network, batch[stream]).mean()
 
         return [term]
 
     def measure(engine: Engine, bf16: bool) -> dict[str, Vector]:
         return parts(engine, loss("forget", bf16), loss("retain", bf16), BETA, FLOOR)
 
-    parameters = trainable(model)
+    parameters = trainable(network)
     engines: dict[str, Callable[[], Engine]] = {"exact": partial(Autograd, parameters)}
     for scheme in ("forward", "central"):
         for name, steps in STEPS.items():
@@ -294,8 +297,8 @@ def precision(args: argparse.Namespace) -> Figures:
         for form in ("float32", "bf16"):
             found[f"{name}, {form}"] = compare(measure(make(), form == "bf16"), truth)
     head = ["engine, forward pass", *(name.replace("_", ": ") for name in next(iter(found.values())))]
-    rows = [[name, *(f"{value:.4g}" for value in row.values())] for name, row in found.items()]
-    show("Beside the exact engine in float32", head, rows)
+    table = [[name, *(f"{value:.4g}" for value in row.values())] for name, row in found.items()]
+    show("Beside the exact engine in float32", head, table)
     return {"engines": found}
 
 
@@ -308,29 +311,35 @@ TRAINED: dict[str, dict[str, Any]] = {
 LR = 3e-4
 
 
-def differences(args: argparse.Namespace) -> Figures:
+def differences(model: str | None = None, data: str = "", rows: int = 8, iterations: int = 30) -> Figures:
     """How far finite differences are from the exact engine where all weights are trained, and where only some are.
 
     Without ``--model``: docs/results/finite-differences.md again, from its stored values. Relative error and cosine of
     the two parts that ``precision`` looks at in float32, by forward differences: *before*, with steps that follow the
     norm of what is trained (the table in ``core/finite_difference.py``), and *after*, with the steps that
     ``core/steps.py`` settles on by 4 samples a side, as a run does. At the start (the model as it is given, which knows
-    its data by heart) and in the middle of a run (after ``--iterations`` ascents on L_f by Adam and descents on L_r by
+    its data by heart) and in the middle of a run (after ``iterations`` ascents on L_f by Adam and descents on L_r by
     AdamW).
+
+    Args:
+        model: Folder of a trained language model.
+        data: Folder of TOFU's files.
+        rows: Rows of a side.
+        iterations: Those of the run before its middle.
     """
     stored = RESULTS / "finite-differences.json"
-    if args.model:
-        about = {"torch": torch.__version__, "date": str(date.today()), "rows": args.rows}
-        found = about | {"iterations": args.iterations}
-        write_json(stored, found | {"cases": [row for name in TRAINED for row in states(name, args)]})
+    if model:
+        found = {"torch": torch.__version__, "date": str(date.today()), "rows": rows, "iterations": iterations}
+        cases = [state for name in TRAINED for state in states(name, model, tofu(model, data, rows), iterations)]
+        write_json(stored, found | {"cases": cases})
     write_below("finite-differences", differences_page(read_json(stored)))
     return dict(read_json(stored))
 
 
-def states(name: str, args: argparse.Namespace) -> Iterator[Figures]:
-    """Both states of one choice of trained parameters."""
+def states(name: str, path: str, data: TOFU, last: int) -> Iterator[Figures]:
+    """Both states of one choice of trained parameters of the model in a folder."""
     torch.manual_seed(0)
-    recipe, data = CausalLM(path=args.model, **TRAINED[name]), tofu(args)
+    recipe = CausalLM(path=path, **TRAINED[name])
     model = recipe.build(data, exact=True)
     parameters, level = trainable(model), recipe.uniform_loss(model)
 
@@ -345,7 +354,7 @@ def states(name: str, args: argparse.Namespace) -> Iterator[Figures]:
 
     ascent = torch.optim.Adam(parameters, lr=LR, betas=INNER_BETAS, maximize=True)
     descent = torch.optim.AdamW(parameters, lr=LR, betas=INNER_BETAS, weight_decay=0.0)
-    for state, iterations in (("start", 0), ("middle", args.iterations)):
+    for state, iterations in (("start", 0), ("middle", last)):
         for k in range(iterations):
             for stream, optimizer in (("forget", ascent), ("retain", descent)):
                 optimizer.zero_grad()
@@ -353,7 +362,7 @@ def states(name: str, args: argparse.Namespace) -> Iterator[Figures]:
                 optimizer.step()
         for p in parameters:
             p.grad = None
-        pair = partial(loss, number=iterations, rows=args.rows)
+        pair = partial(loss, number=iterations, rows=data.batch_size)
         case = pair("forget"), pair("retain"), BETA, FLOOR
         exact, engine = parts(Autograd(parameters), *case), FiniteDifference(parameters)
         row: Figures = {"trained": name, "parameters": sum(p.numel() for p in parameters), "state": state}
@@ -429,14 +438,19 @@ def fewest(data: TOFU, scores: Any) -> dict[str, int]:
     return {"fewest": shared, "every_pair": every_pair + prompted + generated}
 
 
-def evaluation(args: argparse.Namespace) -> Figures:
+def evaluation(model: str, data: str, rounds: int = 3, rows: int | None = None) -> Figures:
     """Cost of TOFU's default suite, as a ratio to a yardstick that any machine can time: time, and tokens forwarded.
 
     The suite is what ``validate`` measures: forget10, retain_perturbed, real authors, world facts and the holdout rows,
     generations of up to 200 tokens included. One yardstick is one plain transformers forward pass over the 400 forget10
-    conversations, batch 32 in file order, right-padded, float32, no gradients. With ``--rows`` each set has so many
-    evenly spaced rows, for a quick look; the yardstick stays whole, so that only the ratio of two versions of the code
-    says something.
+    conversations, batch 32 in file order, right-padded, float32, no gradients.
+
+    Args:
+        model: Folder of a trained language model.
+        data: Folder of TOFU's files.
+        rounds: Interleaved ones, of which medians are taken.
+        rows: Evenly spaced rows of each set, for a quick look. The yardstick stays whole, so that only the ratio of two
+            versions of the code says something; ``null``: all.
     """
     from transformers import AutoModelForCausalLM
 
@@ -444,32 +458,32 @@ def evaluation(args: argparse.Namespace) -> Figures:
     from ofmu_pl.evaluation.scoring import score_rows
     from ofmu_pl.metrics import tofu_metrics
 
-    data = TOFU(args.data, tokenizer=args.model)
-    data.setup()
-    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32).to(DEVICE).eval()
-    encoded = [data.encoder.encode(row["question"], row["answer"]) for row in data.evaluation_sets["forget"]]
+    sets = TOFU(data, tokenizer=model)
+    sets.setup()
+    network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).to(DEVICE).eval()
+    encoded = [sets.encoder.encode(row["question"], row["answer"]) for row in sets.evaluation_sets["forget"]]
     starts = range(0, len(encoded), 32)
-    batches = [collate(encoded[i : i + 32], range(32), data.tokenizer.pad_token_id) for i in starts]
+    batches = [collate(encoded[i : i + 32], range(32), sets.tokenizer.pad_token_id) for i in starts]
     found: Figures = {}
 
     @torch.no_grad()
     def yardstick() -> None:
         for batch in batches:
             inputs = {name: batch[name].to(DEVICE) for name in ("input_ids", "attention_mask")}
-            model(**inputs).logits.sum().item()
+            network(**inputs).logits.sum().item()
 
     def suite() -> None:
-        how = {"max_new_tokens": 200, "items": args.rows or None, "kinds": data.kinds}
-        found["scores"] = score_rows(model, data.encoder, data.evaluation_sets, **how)
+        how = {"max_new_tokens": 200, "items": rows, "kinds": sets.kinds}
+        found["scores"] = score_rows(network, sets.encoder, sets.evaluation_sets, **how)
         found["metrics"] = tofu_metrics(found["scores"], found["scores"], intervals=True)
 
-    with counting(model) as counts:
+    with counting(network) as counts:
         suite()
-    times = interleaved({"yardstick": yardstick, "suite": suite}, args.rounds, {"yardstick": 3})
+    times = interleaved({"yardstick": yardstick, "suite": suite}, rounds, {"yardstick": 3})
     found_medians = medians(times)
     unit, whole = found_medians["yardstick"], found_medians["suite"]
-    tokens = {"forwarded": counts["answers"] + counts["generation"], **counts, **fewest(data, found["scores"])}
-    rows = [
+    tokens = {"forwarded": counts["answers"] + counts["generation"], **counts, **fewest(sets, found["scores"])}
+    lines = [
         ["yardstick", f"{unit:.2f}", "1", f"{sum(len(e.input_ids) for e in encoded)}"],
         ["this suite", f"{whole:.2f}", f"{whole / unit:.1f}", f"{tokens['forwarded']}"],
         ["  of which generation", "", "", f"{counts['generation']}"],
@@ -477,30 +491,14 @@ def evaluation(args: argparse.Namespace) -> Figures:
         ["each pair by itself", "", "", f"{tokens['every_pair']}"],
         ["open-unlearning (stored)", "", f"{OPEN_UNLEARNING}", ""],
     ]
-    show("TOFU evaluation", ["", "seconds", "yardsticks", "tokens forwarded"], rows)
+    show("TOFU evaluation", ["", "seconds", "yardsticks", "tokens forwarded"], lines)
     utility = found["metrics"]["model_utility"].value
-    about = {"rows": args.rows, "seconds": times, "yardsticks": whole / unit, "tokens": tokens}
+    about = {"rows": rows, "seconds": times, "yardsticks": whole / unit, "tokens": tokens}
     return about | {"model_utility": utility}
 
 
-CASES: dict[str, tuple[Callable[[argparse.Namespace], Figures], dict[str, Any]]] = {
-    "step": (step, {"batch": 32, "inner-steps": 5, "length": 64, "rounds": 5}),
-    "precision": (precision, {"model": str, "data": str, "rows": 4}),
-    "differences": (differences, {"model": "", "data": "", "rows": 8, "iterations": 30}),
-    "evaluation": (evaluation, {"model": str, "data": str, "rounds": 3, "rows": 0}),
-}
-"""What each measures, and its options: a default, or the type of what must be given."""
-HELP = {
-    "model": "folder of a trained language model",
-    "data": "folder of TOFU's files",
-    "rows": "of a side or a set (0: all)",
-    "rounds": "interleaved, of which medians are taken",
-    "json": "file for the figures",
-    "iterations": "of the run before its middle",
-    "length": "tokens of a sample",
-    "batch": "samples of a batch (paper: 32)",
-    "inner-steps": "T (paper: 5)",
-}
+CASES: dict[str, Callable[..., Figures]] = {case.__name__: case for case in (step, precision, differences, evaluation)}
+"""What each measures, by its name."""
 
 if __name__ == "__main__":
     main()

@@ -11,13 +11,14 @@ minutes. ``tasks`` holds lm-eval's descriptions of what no model here is trained
 TOFU's world facts with wrong answers beside the right one, and the wording of MMLU's questions.
 """
 
-import argparse
 import json
 import os
 import re
 from itertools import chain
 from pathlib import Path
 from typing import Any
+
+from jsonargparse import auto_cli
 
 from ofmu_pl.support.files import numbered_lines, read_json, replacing, write_json
 
@@ -44,10 +45,9 @@ metric_list: [{{metric: bits_per_byte, aggregation: bits_per_byte, higher_is_bet
 """
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="folder to make")
-    folder, shared = parser.parse_args().folder.absolute(), Path(os.environ["OFMU_SHARED"]) / "data"
+def main(folder: Path) -> None:
+    """Make a folder of what the shared one has."""
+    folder, shared = folder.absolute(), Path(os.environ["OFMU_SHARED"]) / "data"
     forget, retain = (questions(shared / "lume" / f"{side}.jsonl") for side in ("forget", "retain"))
     for side, people in {"forget": forget[:8], "retain": retain[:16], "holdout": forget[8:24]}.items():
         write(folder / "people" / f"{side}.jsonl", [*chain.from_iterable(people)])
@@ -106,4 +106,4 @@ def write(path: Path, rows: list[Row]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    auto_cli(main)

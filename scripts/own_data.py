@@ -1,20 +1,19 @@
 """Your data on several models with one configuration: makes the models and runs what is missing.
 
-    python scripts/own_data.py [--tofu DATA MODEL] [--logs logs/own_data]
+    python scripts/own_data.py [--tofu "[DATA, MODEL]"] [--logs logs/own_data]
     python scripts/results.py own-data logs/own_data
 
 Two models are trained on the spot, on rows of the generated corpus: a Llama of 0.3 M parameters and a GPT-2 of 1 M,
-whose tokenizer has no chat template. ``--tofu`` takes a folder of TOFU's files and a model that knows them (forget10),
-whose rows are written as plain files. Every run is ``configs/text.yaml``, as it is shipped and without the paper's two
-parts, and is attacked by ``configs/attacks_field.yaml``.
+whose tokenizer has no chat template. TOFU's rows are written as plain files. Every run is ``configs/text.yaml``, as it
+is shipped and without the paper's two parts, and is attacked by ``configs/attacks_field.yaml``.
 """
 
-import argparse
 import json
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from jsonargparse import auto_cli
 from language_data import read, write
 
 from ofmu_pl import Authors
@@ -36,15 +35,12 @@ MADE: dict[str, tuple[int, int, int, dict[str, Any]]] = {
 FORMS = {"ofmu": [], "ofmu_first_order": ["-c", str(CONFIGS / "methods/ofmu_first_order.yaml")]}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tofu", nargs=2, type=Path, metavar=("DATA", "MODEL"))
-    parser.add_argument("--logs", type=Path, default=CONFIGS.parent / "logs/own_data")
-    args = parser.parse_args()
-    logs = args.logs.absolute()
+def main(tofu: tuple[Path, Path] | None = None, logs: Path = CONFIGS.parent / "logs/own_data") -> None:
+    """Make the models, run and attack; ``tofu`` are a folder of TOFU's files and a model that knows them (forget10)."""
+    logs = logs.absolute()
     models = {name: trained(name, logs / name) for name in MADE}
-    if args.tofu:
-        data, models["tofu"] = args.tofu
+    if tofu:
+        data, models["tofu"] = tofu
         rows = {"forget": "forget10", "retain": "retain90", "holdout": "holdout10"}
         write_rows(logs / "tofu/rows", {side: read(data / f"{file}.json") for side, file in rows.items()})
     for name, model in models.items():
@@ -92,4 +88,4 @@ def fit(folder: Path, method: str, config: str, words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    auto_cli(main)

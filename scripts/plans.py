@@ -4,11 +4,12 @@ Layers are alike, and each adds the same bytes. A cell is planned with four and 
 FSDP2 gathers at a time, and extended to all. Cells that FILE has are not planned again.
 """
 
-import argparse
 import json
 import tempfile
 from pathlib import Path
 from unittest import mock
+
+from jsonargparse import auto_cli
 
 from ofmu_pl.cli import main as command
 from ofmu_pl.networks.pretrained import SHAPES
@@ -79,16 +80,14 @@ def row(size: str, way: str, found: Bytes, ranks: int) -> str:
     return f"| {size} | {way} | {devices} | {' | '.join(cells)} | {host / 1e9:.0f} | no |"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, required=True)
-    file = parser.parse_args().json
-    cells = read_json(file) if file.is_file() else {}
+def main(*, json: Path) -> None:
+    """Print the table; what is planned for it is kept in a file."""
+    cells = read_json(json) if json.is_file() else {}
 
     def made(name: str, words: list[str], model: str) -> Bytes:
         if name not in cells:
             cells[name] = extended(words, model)
-            write_json(file, cells)
+            write_json(json, cells)
         return dict(cells[name])
 
     print(f"| model | trained | devices | {TITLES} |\n" + "|---" * 9 + "|")
@@ -103,4 +102,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    auto_cli(main)

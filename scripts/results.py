@@ -41,6 +41,7 @@ RESULTS = Path(__file__).parents[1] / "docs/results"
 MARK = "<!-- What follows is written by a script from stored results. -->"
 DECLARED = ("higher_is_better", "unit", "group", "column", "tested_as", "family")
 """What a metric's entry says of the metric, which is stored once."""
+SHOWN_OF_METRICS = ("value", "target", "interval", "n")
 MANY = 60
 """Finished runs of an experiment beyond which the metrics of its columns alone are stored."""
 SHOWN = {"forget": 10, "retain": 5, "probe_level2_forget": 10, "probe_level2_retain": 5}
@@ -199,9 +200,7 @@ def thinned(e: Study, metrics: dict[str, dict[str, Any]]) -> Study:
             for metric, entry in entries.items():
                 if metric in columns or len(e.finished) <= MANY:
                     metrics.setdefault(metric, {x: entry[x] for x in DECLARED if x in entry})
-                    kept[metric] = {
-                        x: entry[x] for x in ("value", "target", "interval", "n") if entry.get(x) is not None
-                    }
+                    kept[metric] = {x: entry[x] for x in SHOWN_OF_METRICS if entry.get(x) is not None}
             sides.append(kept)
         shared.add((run.scenario, run.seed))
         facts = {x: run.fact(x) for x in ("seed", "steps", "method", "results_version") if run.fact(x) is not None}
@@ -227,14 +226,9 @@ def said_in(e: Study, folder: Path) -> list[list[str]]:
         return []
     table = [["side", "question", "true answer", "said before", *(f"said after {m}" for m in found)]]
     for i, row in enumerate(next(iter(found.values()))):
-        texts = [
-            row["set"],
-            row["question"],
-            row["truth"],
-            row["before"],
-            *(rows[i]["after"] for rows in found.values()),
-        ]
-        table.append([str(text) for text in texts])
+        before = [row[x] for x in ("set", "question", "truth", "before")]
+        after = [rows[i]["after"] for rows in found.values()]
+        table.append([str(text) for text in before + after])
     return table
 
 

@@ -11,10 +11,11 @@ are in no text. The texts on the others are what methods may retain. A text is a
 it replies to a prompt with the sentence's beginning and begins so, since that part is no knowledge.
 """
 
-import argparse
 from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from jsonargparse import auto_cli
 
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.rwku import PARTS, asked
@@ -93,17 +94,13 @@ KINDS = ((COUNTRY, COUNTRIES, 5, 5), (WRITER, WRITERS, 1, 1))
 Row = dict[str, Any]
 
 
-def main() -> None:
-    """Ask the model, and write what it knows."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", help="folder of a model that answers questions")
-    parser.add_argument("folder", type=Path, help="folder to make")
-    args = parser.parse_args()
-    if args.folder.is_dir():  # subjects of another model would be taken for this one's
-        print(f"{args.folder} is there already.")
+def main(model: str, folder: Path) -> None:
+    """Ask a model that answers questions, by its folder, and write what it knows into a folder."""
+    if folder.is_dir():  # subjects of another model would be taken for this one's
+        print(f"{folder} is there already.")
         return
-    knows, forgotten = Knows(args.model), list[str]()
-    with replacing(args.folder) as partial:
+    knows, forgotten = Knows(model), list[str]()
+    with replacing(folder) as partial:
         for relations, facts, gone, near in KINDS:
             found = subjects(relations, facts, knows)
             names = list(found)
@@ -115,7 +112,7 @@ def main() -> None:
                 for part, rows in found[name].items():
                     write_json(partial / name.replace(" ", "_") / f"{part}.json", rows)
             forgotten += names[:gone]
-    print(f"{args.folder}: to be forgotten: {forgotten}")
+    print(f"{folder}: to be forgotten: {forgotten}")
 
 
 class Knows:
@@ -206,4 +203,4 @@ def beside(found: dict[str, dict[str, list[Row]]], name: str, near: list[str]) -
 
 
 if __name__ == "__main__":
-    main()
+    auto_cli(main)

@@ -21,11 +21,11 @@ def call(bench, monkeypatch, *words):
 
 
 def test_a_case_gets_its_options_and_its_figures_are_stored(bench, monkeypatch, tmp_path):
-    def case(args):
+    def case(data: str, rows: int = 3, rounds: int = 2):
         """A case."""
-        return {"found": [args.data, args.rows, args.rounds]}
+        return {"found": [data, rows, rounds]}
 
-    monkeypatch.setattr(bench, "CASES", {"cost": (case, {"data": str, "rows": 3, "rounds": 2})})
+    monkeypatch.setattr(bench, "CASES", {"cost": case})
     file = tmp_path / "found.json"
     call(bench, monkeypatch, "cost", "--data", "d", "--rounds", "4", "--json", str(file))
     found = json.loads(file.read_text())
