@@ -1,4 +1,4 @@
-"""Speed, memory and precision, each a case: `python scripts/bench.py CASE [options] [--json FILE]`; --help lists them.
+"""Speed and precision, each a case: `python scripts/bench.py CASE [options] [--json FILE]`; --help lists them.
 
 Contenders run interleaved in one process; times are medians of the process's CPU time on a CPU (set
 OMP_WAIT_POLICY=passive, or threads that wait count too) and of wall time on a GPU; OMP_NUM_THREADS says how many
@@ -6,12 +6,10 @@ threads. A new case is a function that returns its figures, and stands in ``CASE
 """
 
 import ctypes
-import multiprocessing
 import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
 from datetime import date
 from functools import partial
@@ -99,12 +97,6 @@ def show(title: str, head: list[str], rows: list[list[str]]) -> None:
     print(to_markdown(texts("", about, [head, *rows])))
 
 
-def resident(field: str = "VmRSS") -> int:
-    """Bytes of memory that this process holds now (VmRSS) or held at its peak (VmHWM)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field))
-
-
 # An iteration
 
 BETA, RHO, RATE = 0.5, 0.3, 1e-6
@@ -116,16 +108,13 @@ UNIT = "gradient ascent step"
 class TinyLlama:
     """4.5 M parameters, T + 1 pairs of random batches, and what is done with them."""
 
-    def __init__(self, batch: int, length: int, attention: str, checkpointing: bool = False, steps: int = 1) -> None:
+    def __init__(self, batch: int, length: int, steps: int) -> None:
         from transformers import LlamaConfig, LlamaForCausalLM
 
         torch.manual_seed(0)
         shape = {"vocab_size": 4096, "hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4}
         shape |= {"num_attention_heads": 4, "tie_word_embeddings": True, "use_cache": False}
-        self.model = LlamaForCausalLM(LlamaConfig(**shape, attn_implementation=attention)).to(DEVICE).eval()
-        if checkpointing:
-            self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-            self.model.train()
+        self.model = LlamaForCausalLM(LlamaConfig(**shape, attn_implementation="eager")).to(DEVICE).eval()
         self.parameters, self.steps = list(self.model.parameters()), steps
         self.batches = torch.randint(4096, (2 * (steps + 1), batch, length), device=DEVICE)
 
@@ -134,85 +123,33 @@ class TinyLlama:
         ids = self.batches[i]
         return [lambda: token_nll(self.model(input_ids=ids[:, :-1]).logits, ids[:, 1:]).mean()]
 
-    def forward(self) -> None:
-        """One forward pass without a graph: the unit of memory."""
-        with torch.no_grad():
-            self.loss(0)[0]()
-
     def ascent_step(self) -> None:
         """One gradient-ascent step on a forget batch: the unit of time."""
         gradient = torch.autograd.grad(self.loss(0)[0](), self.parameters)
         with torch.no_grad():
             add_(self.parameters, [(RATE, gradient)])
 
-    def inner(self, engine: Engine) -> None:
-        """The inner loop."""
+    def iteration(self, engine: Engine) -> None:
+        """The inner loop, the outer gradient, and a plain step along it."""
         pairs = [(self.loss(2 * t), self.loss(2 * t + 1)) for t in range(self.steps)]
         ascend(engine, pairs, RATE, BETA, EVERYWHERE)
-
-    def outer(self, engine: Engine) -> None:
-        """The outer gradient, and a plain step along it."""
         outer = outer_gradient(engine, self.loss(-2), self.loss(-1), RHO, BETA, EVERYWHERE)
         with torch.no_grad():
             add_(self.parameters, [(-RATE, outer.total_())])
 
-    def iteration(self, engine: Engine) -> None:
-        """Both."""
-        self.inner(engine)
-        self.outer(engine)
 
-    def memory(self, call: Call) -> int:
-        """Parameters plus a call's peak above what is held before it, in bytes."""
-        parameters = sum(p.numel() * p.element_size() for p in self.parameters)
-        if ON_GPU:
-            before = torch.cuda.memory_allocated()
-            torch.cuda.reset_peak_memory_stats()
-            call()
-            return parameters + torch.cuda.max_memory_allocated() - before
-        before = resident()
-        Path("/proc/self/clear_refs").write_text("5")  # resets the peak, Linux only
-        call()
-        return parameters + resident("VmHWM") - before
-
-
-def keep_freed_memory(keep: bool) -> None:
-    """Tell glibc to keep freed blocks for reuse, as a GPU's allocator does, or to give each tensor's back at once.
-
-    The first saves page faults, whose cost is the system's and not the method's; the second makes resident memory
-    equal to what is in use.
-    """
+def keep_freed_memory() -> None:
+    """Tell glibc to keep freed blocks for reuse, as a GPU's allocator does: page faults are the system's cost."""
     trim_threshold, mmap_threshold = -1, -3
     libc = ctypes.CDLL(None)
-    libc.mallopt(trim_threshold, 2**31 - 1 if keep else 0)
-    libc.mallopt(mmap_threshold, 32 * 2**20 if keep else 2**16)
-    libc.malloc_trim(0)
-
-
-MEMORY: dict[str, tuple[str, bool, Callable[[TinyLlama], object]]] = {
-    "forward": ("sdpa", False, TinyLlama.forward),
-    UNIT: ("eager", False, TinyLlama.ascent_step),
-    "exact, inner step": ("eager", False, lambda b: b.inner(Autograd(b.parameters))),
-    "exact, outer step": ("eager", False, lambda b: b.outer(Autograd(b.parameters))),
-    "differences + checkpointing, inner step": ("sdpa", True, lambda b: b.inner(FiniteDifference(b.parameters))),
-    "differences + checkpointing, outer step": ("sdpa", True, lambda b: b.outer(FiniteDifference(b.parameters))),
-}
-"""Attention kernel, activation checkpointing and the call, by name."""
-
-
-def peak_memory(name: str, batch: int, length: int) -> int:
-    """Memory of one contender, in bytes; in a process of its own, so that no other's leftovers hide its peak."""
-    keep_freed_memory(False)
-    attention, checkpointing, call = MEMORY[name]
-    llama = TinyLlama(batch, length, attention, checkpointing)
-    call(llama)  # the first call also makes thread pools and workspaces
-    return llama.memory(partial(call, llama))
+    libc.mallopt(trim_threshold, 2**31 - 1)
+    libc.mallopt(mmap_threshold, 32 * 2**20)
 
 
 def step(batch: int = 32, length: int = 64, inner_steps: int = 5, rounds: int = 5) -> Figures:
-    """Time, gradients and memory of one outer iteration, as ratios to a gradient-ascent step and a forward pass.
+    """Time and gradients of one outer iteration, as ratios to a gradient-ascent step.
 
-    The paper's runtime and memory tables at the scale of a tiny Llama. Memory is parameters plus what a call's peak
-    adds to the process (CPU: resident, GPU: allocated), over the same for a forward pass.
+    The paper's table of runtimes at the scale of a tiny Llama.
 
     Args:
         batch: Samples of a batch (paper: 32).
@@ -221,28 +158,22 @@ def step(batch: int = 32, length: int = 64, inner_steps: int = 5, rounds: int = 
         rounds: Interleaved ones, of which medians are taken.
     """
     if not ON_GPU:
-        keep_freed_memory(True)
-    llama = TinyLlama(batch, length, "eager", steps=inner_steps)
+        keep_freed_memory()
+    llama = TinyLlama(batch, length, inner_steps)
     engines: dict[str, Engine] = {"exact": Autograd(llama.parameters)}
     engines["finite differences"] = FiniteDifference(llama.parameters)
     calls = {name: partial(llama.iteration, engine) for name, engine in engines.items()}
     times = interleaved({UNIT: llama.ascent_step, **calls}, rounds, {UNIT: 5})
     unit = medians(times)[UNIT]
     gradients = {name: engine.gradient_evaluations / (rounds + 1) for name, engine in engines.items()}
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
-        held = {name: pool.submit(peak_memory, name, batch, length).result() for name in MEMORY}
-    forward = held.pop("forward")
     found: Figures = {"batch": batch, "length": length, "inner_steps": inner_steps}
     found |= {"gradient_ascent_seconds": unit, "time_ratio": {name: t / unit for name, t in medians(times).items()}}
     found |= {"gradients": {UNIT: 1.0, **gradients}}
-    found |= {"forward_megabytes": forward / 1e6, "memory_ratio": {name: m / forward for name, m in held.items()}}
     lines = []
     for name, ratio in found["time_ratio"].items():
         per_update = f"{ratio / (inner_steps + 1):.2f}" if name in engines else ""
         lines.append([name, f"{ratio:.2f}", per_update, f"{found['gradients'][name]:.0f}"])
     show(f"One outer iteration, T = {inner_steps}", ["contender", "time / GA step", "per update", "gradients"], lines)
-    lines = [[name, f"{ratio:.2f}"] for name, ratio in found["memory_ratio"].items()]
-    show(f"Peak memory / forward pass's {forward / 1e6:.0f} MB", ["step", "ratio"], lines)
     return found
 
 
