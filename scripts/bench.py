@@ -10,7 +10,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -332,43 +332,6 @@ OPEN_UNLEARNING = 31
 """Yardsticks of open-unlearning at d3d7cf9, by CPU time and without its start-up (docs/results/evaluation.md)."""
 
 
-@contextmanager
-def counting(model: Any) -> Iterator[dict[str, int]]:
-    """Tokens and calls of the model's body meanwhile, split at the first call with one column (generation)."""
-    counts = {"answers": 0, "generation": 0, "calls": 0}
-
-    def hook(module: Any, args: Any, kwargs: Any) -> None:
-        ids = kwargs["input_ids"]
-        counts["generation" if ids.shape[1] == 1 else "answers"] += ids.numel()
-        counts["calls"] += 1
-
-    handle = model.base_model.register_forward_pre_hook(hook, with_kwargs=True)
-    yield counts
-    handle.remove()
-
-
-def fewest(data: TOFU, scores: Any) -> dict[str, int]:
-    """Tokens of each prompt, each distinct answer and each generation once, without padding.
-
-    ``every_pair`` is what scoring each (question, answer) as a conversation of its own takes, with generation on top.
-    """
-    encoder, prompts, answers, every_pair = data.encoder, set(), set(), 0
-    for name, rows in data.evaluation_sets.items():
-        for row in (rows[i] for i in scores[name].ids):
-            for e in encoder.encode_row(row):
-                prompts.add(tuple(e.input_ids[: e.prompt_length]))
-                answers.add((e.prompt_length, *e.input_ids))
-                every_pair += len(e.input_ids)
-    generated = prompted = 0
-    for name, s in scores.items():
-        if s.generations is not None:
-            generated += sum(len(encoder.tokenizer(text)["input_ids"]) for text in s.generations)
-            prompted += sum(len(encoder.prompt(data.evaluation_sets[name][i]["question"])) for i in s.ids)
-    # The last token of an answer predicts nothing, so it is never an input.
-    shared = sum(len(p) for p in prompts) + sum(len(a) - 1 - a[0] - 1 for a in answers) + generated
-    return {"fewest": shared, "every_pair": every_pair + prompted + generated}
-
-
 def evaluation(model: str, data: str, rounds: int = 3, rows: int | None = None) -> Figures:
     """Cost of TOFU's default suite, as a ratio to a yardstick that any machine can time: time, and tokens forwarded.
 
@@ -395,7 +358,11 @@ def evaluation(model: str, data: str, rounds: int = 3, rows: int | None = None) 
     encoded = [sets.encoder.encode(row["question"], row["answer"]) for row in sets.evaluation_sets["forget"]]
     starts = range(0, len(encoded), 32)
     batches = [collate(encoded[i : i + 32], range(32), sets.tokenizer.pad_token_id) for i in starts]
-    found: Figures = {}
+    counts = {"answers": 0, "generation": 0}
+
+    def count(_: Any, args: Any, kwargs: Any) -> None:
+        ids = kwargs["input_ids"]
+        counts["generation" if ids.shape[1] == 1 else "answers"] += ids.numel()  # one column is a token said
 
     @torch.no_grad()
     def yardstick() -> None:
@@ -403,29 +370,25 @@ def evaluation(model: str, data: str, rounds: int = 3, rows: int | None = None) 
             inputs = {name: batch[name].to(DEVICE) for name in ("input_ids", "attention_mask")}
             network(**inputs).logits.sum().item()
 
-    def suite() -> None:
+    def suite() -> Any:
         how = {"max_new_tokens": 200, "items": rows, "kinds": sets.kinds}
-        found["scores"] = score_rows(network, sets.encoder, sets.evaluation_sets, **how)
-        found["metrics"] = tofu_metrics(found["scores"], found["scores"], intervals=True)
+        scores = score_rows(network, sets.encoder, sets.evaluation_sets, **how)
+        return tofu_metrics(scores, scores, intervals=True)
 
-    with counting(network) as counts:
-        suite()
+    with network.base_model.register_forward_pre_hook(count, with_kwargs=True):
+        metrics = suite()
     times = interleaved({"yardstick": yardstick, "suite": suite}, rounds, {"yardstick": 3})
-    found_medians = medians(times)
-    unit, whole = found_medians["yardstick"], found_medians["suite"]
-    tokens = {"forwarded": counts["answers"] + counts["generation"], **counts, **fewest(sets, found["scores"])}
+    unit, whole = medians(times).values()
+    tokens = {"forwarded": sum(counts.values()), **counts}
     lines = [
         ["yardstick", f"{unit:.2f}", "1", f"{sum(len(e.input_ids) for e in encoded)}"],
         ["this suite", f"{whole:.2f}", f"{whole / unit:.1f}", f"{tokens['forwarded']}"],
         ["  of which generation", "", "", f"{counts['generation']}"],
-        ["each prompt, answer and generation once", "", "", f"{tokens['fewest']}"],
-        ["each pair by itself", "", "", f"{tokens['every_pair']}"],
         ["open-unlearning (stored)", "", f"{OPEN_UNLEARNING}", ""],
     ]
     show("TOFU evaluation", ["", "seconds", "yardsticks", "tokens forwarded"], lines)
-    utility = found["metrics"]["model_utility"].value
     about = {"rows": rows, "seconds": times, "yardsticks": whole / unit, "tokens": tokens}
-    return about | {"model_utility": utility}
+    return about | {"model_utility": metrics["model_utility"].value}
 
 
 CASES: dict[str, Callable[..., Figures]] = {case.__name__: case for case in (step, precision, differences, evaluation)}
