@@ -9,7 +9,7 @@ import ctypes
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import date
 from functools import partial
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from engine_audit import compare, parts
 from jsonargparse import ArgumentParser
-from results import RESULTS, texts, write_below
+from results import texts
 from torch import Tensor
 
 from ofmu_pl.core.algorithm import ascend
@@ -28,14 +28,12 @@ from ofmu_pl.core.derivatives import Engine, Loss, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.objective import outer_gradient
 from ofmu_pl.core.safeguards import Safeguards
-from ofmu_pl.core.steps import settle
 from ofmu_pl.core.vectors import Vector, add_
 from ofmu_pl.data import TOFU
-from ofmu_pl.losses import ceiling, token_nll
-from ofmu_pl.modules.steppers import INNER_BETAS
+from ofmu_pl.losses import token_nll
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.report.tables import to_markdown
-from ofmu_pl.support.files import read_json, write_json
+from ofmu_pl.support.files import write_json
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
@@ -233,99 +231,6 @@ def precision(model: str, data: str, rows: int = 4) -> Figures:
     return {"engines": found}
 
 
-TRAINED: dict[str, dict[str, Any]] = {
-    "all weights": {},
-    "LoRA, r = 8, all linear layers": {"lora": {"r": 8, "lora_alpha": 16, "target_modules": "all-linear"}},
-    "one module (layer 1's down_proj)": {"trainable": r"layers\.1\.mlp\.down_proj"},
-    "norms only": {"trainable": "norm"},
-}
-LR = 3e-4
-
-
-def differences(model: str | None = None, data: str = "", rows: int = 8, iterations: int = 30) -> Figures:
-    """How far finite differences are from the exact engine where all weights are trained, and where only some are.
-
-    Without ``--model``: docs/results/finite-differences.md again, from its stored values. Relative error and cosine of
-    the two parts that ``precision`` looks at in float32, by forward differences: *before*, with steps that follow the
-    norm of what is trained (the table in ``core/finite_difference.py``), and *after*, with the steps that
-    ``core/steps.py`` settles on by 4 samples a side, as a run does. At the start (the model as it is given, which knows
-    its data by heart) and in the middle of a run (after ``iterations`` ascents on L_f by Adam and descents on L_r by
-    AdamW).
-
-    Args:
-        model: Folder of a trained language model.
-        data: Folder of TOFU's files.
-        rows: Rows of a side.
-        iterations: Those of the run before its middle.
-    """
-    stored = RESULTS / "finite-differences.json"
-    if model:
-        found = {"torch": torch.__version__, "date": str(date.today()), "rows": rows, "iterations": iterations}
-        cases = [state for name in TRAINED for state in states(name, model, tofu(model, data, rows), iterations)]
-        write_json(stored, found | {"cases": cases})
-    write_below("finite-differences", differences_page(read_json(stored)))
-    return dict(read_json(stored))
-
-
-def states(name: str, path: str, data: TOFU, last: int) -> Iterator[Figures]:
-    """Both states of one choice of trained parameters of the model in a folder."""
-    torch.manual_seed(0)
-    recipe = CausalLM(path=path, **TRAINED[name])
-    model = recipe.build(data, exact=True)
-    parameters, level = trainable(model), recipe.uniform_loss(model)
-
-    def loss(stream: str, number: int, rows: int | None = None) -> Loss:
-        batch = {k: v[:rows] for k, v in data.iteration(number)[stream][0].items()}
-
-        def term() -> Tensor:
-            values = recipe.sample_losses(model, batch)
-            return (ceiling(values, level) if stream == "forget" else values).mean()
-
-        return [term]
-
-    ascent = torch.optim.Adam(parameters, lr=LR, betas=INNER_BETAS, maximize=True)
-    descent = torch.optim.AdamW(parameters, lr=LR, betas=INNER_BETAS, weight_decay=0.0)
-    for state, iterations in (("start", 0), ("middle", last)):
-        for k in range(iterations):
-            for stream, optimizer in (("forget", ascent), ("retain", descent)):
-                optimizer.zero_grad()
-                loss(stream, k)[0]().backward()
-                optimizer.step()
-        for p in parameters:
-            p.grad = None
-        pair = partial(loss, number=iterations, rows=data.batch_size)
-        case = pair("forget"), pair("retain"), BETA, FLOOR
-        exact, engine = parts(Autograd(parameters), *case), FiniteDifference(parameters)
-        row: Figures = {"trained": name, "parameters": sum(p.numel() for p in parameters), "state": state}
-        row |= {"L_f": case[0][0]().item(), "before": compare(parts(engine, *case), exact)}
-        work = engine.gradient_evaluations
-        found = settle(engine, *case)
-        row["settling"] = engine.gradient_evaluations - work
-        row["disagreement"] = [found.decorrelation, found.penalty]
-        row["steps"] = [engine.step / engine.default_steps[0], engine.field_step / engine.default_steps[1]]
-        row["after"] = compare(parts(engine, *case), exact)
-        print(row, flush=True)
-        yield row
-
-
-def differences_page(figures: Figures) -> str:
-    """The figures as Markdown."""
-    n = figures["rows"]
-    page = [
-        f"Made on {figures['date']} with torch {figures['torch']} on a CPU; {n} + {n} rows, the "
-        f"middle after {figures['iterations']} ascents by Adam and as many descents by AdamW."
-    ]
-    head = ["trained", "state", "error before", "after", "cosine before", "after", "step, in the default's"]
-    for part, title in (("decorrelation", "Decorrelation"), ("penalty", "Hess(Phi) grad Phi")):
-        rows = [head]
-        for row in figures["cases"]:
-            cells = [row[when][f"{part}_{what}"] for what in ("error", "cosine") for when in ("before", "after")]
-            cells.append(row["steps"][part == "penalty"])
-            rows.append([row["trained"], row["state"], *(f"{cell:.3g}" for cell in cells)])
-        page.append(to_markdown(texts("", title, rows)).rstrip())
-    return "\n\n".join(page) + "\n"
-
-
 # Beside other code
 
 OPEN_UNLEARNING = 31
@@ -391,7 +296,7 @@ def evaluation(model: str, data: str, rounds: int = 3, rows: int | None = None) 
     return about | {"model_utility": metrics["model_utility"].value}
 
 
-CASES: dict[str, Callable[..., Figures]] = {case.__name__: case for case in (step, precision, differences, evaluation)}
+CASES: dict[str, Callable[..., Figures]] = {case.__name__: case for case in (step, precision, evaluation)}
 """What each measures, by its name."""
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def test_a_case_gets_its_options_and_its_figures_are_stored(bench, monkeypatch, 
         call(bench, monkeypatch, "cost")  # without what must be given
 
 
-@pytest.mark.parametrize("case", ["step", "precision", "differences", "evaluation"])
+@pytest.mark.parametrize("case", ["step", "precision", "evaluation"])
 def test_an_unknown_option_is_refused(bench, monkeypatch, case, capsys):
     with pytest.raises(SystemExit) as stop:
         call(bench, monkeypatch, case, "--help")
