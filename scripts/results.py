@@ -135,13 +135,12 @@ def store(name: str, folders: list[Path], before: Stored | None) -> Stored:
         folders: Their experiments of one name are taken together.
         before: What stays of methods and seeds that the folders lack.
     """
+    before = before or Stored([], {}, [])
     graphics = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ", no GPU"
     machine = f"{os.cpu_count()} cores, {platform.machine()}{graphics}"
     now = Measured(str(date.today()), machine, {"torch": torch.__version__, "transformers": transformers.__version__})
-    measured = [one for one in before.measured if one != now] if before else []
-    found = Stored([*measured, now], dict(before.metrics) if before else {}, [])
-    by_name = {e.name: e for e in before.experiments} if before else {}
-    said = dict(before.said) if before else {}
+    found = Stored([*(one for one in before.measured if one != now), now], before.metrics, [], said=before.said)
+    by_name = {e.name: e for e in before.experiments}
     for folder in folders:
         collection = collect(folder)
         found.problems += collection.problems
@@ -155,13 +154,13 @@ def store(name: str, folders: list[Path], before: Stored | None) -> Stored:
                     run.scenario = run.scenario.replace(collection.name, name)
                 e.scenarios = {run.scenario: {} for run in e.runs}
             if answers := said_in(e, folder):
-                said[e.name] = answers
+                found.said[e.name] = answers
             if e.finished:
                 by_name[e.name] = with_stored(e, by_name[e.name]) if e.name in by_name else e
                 found.claims += claims(by_name[e.name]) if e.kind == "table" else []
     anew = {claim.experiment for claim in found.claims}
-    found.claims = [claim for claim in (before.claims if before else []) if claim.experiment not in anew] + found.claims
-    found.experiments, found.said = [thinned(e, found.metrics) for e in by_name.values()], said
+    found.claims = [claim for claim in before.claims if claim.experiment not in anew] + found.claims
+    found.experiments = [thinned(e, found.metrics) for e in by_name.values()]
     return found
 
 
