@@ -231,10 +231,7 @@ def precision(model: str, data: str, rows: int = 4) -> Figures:
     return {"engines": found}
 
 
-# Beside other code
-
-OPEN_UNLEARNING = 31
-"""Yardsticks of open-unlearning at d3d7cf9, by CPU time and without its start-up (docs/results/evaluation.md)."""
+# Evaluation
 
 
 def evaluation(model: str, data: str, rounds: int = 3, rows: int | None = None) -> Figures:
@@ -289,7 +286,6 @@ def evaluation(model: str, data: str, rounds: int = 3, rows: int | None = None) 
         ["yardstick", f"{unit:.2f}", "1", f"{sum(len(e.input_ids) for e in encoded)}"],
         ["this suite", f"{whole:.2f}", f"{whole / unit:.1f}", f"{tokens['forwarded']}"],
         ["  of which generation", "", "", f"{counts['generation']}"],
-        ["open-unlearning (stored)", "", f"{OPEN_UNLEARNING}", ""],
     ]
     show("TOFU evaluation", ["", "seconds", "yardsticks", "tokens forwarded"], lines)
     about = {"rows": rows, "seconds": times, "yardsticks": whole / unit, "tokens": tokens}
