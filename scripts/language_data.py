@@ -11,7 +11,6 @@ minutes. ``tasks`` holds lm-eval's descriptions of what no model here is trained
 TOFU's world facts with wrong answers beside the right one, and the wording of MMLU's questions.
 """
 
-import argparse
 import json
 import os
 import re
@@ -19,35 +18,34 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import yaml
+from jsonargparse import auto_cli
+
 from ofmu_pl.support.files import numbered_lines, read_json, replacing, write_json
 
 Row = dict[str, Any]
 LETTERS = "ABCD"
 FIRST = {"unlearn_train.json": 50, "unlearn_val.json": 14, "retention_train.json": 80, "retention_val.json": 20}
 """Number of rows of KnowUnDo's files that are used."""
-CHOICE = """dataset_path: json
-dataset_kwargs: {{data_files: {file}}}
-test_split: train
-output_type: multiple_choice
-doc_to_text: "{{{{question}}}}"
-doc_to_choice: "{{{{choices}}}}"
-doc_to_target: gold
-metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
-"""
-PROSE = """dataset_path: json
-dataset_kwargs: {{data_files: {file}}}
-test_split: train
-output_type: loglikelihood_rolling
-doc_to_text: ""
-doc_to_target: "{{{{text}}}}"
-metric_list: [{{metric: bits_per_byte, aggregation: bits_per_byte, higher_is_better: false}}]
-"""
+CHOICE = {
+    "output_type": "multiple_choice",
+    "doc_to_text": "{{question}}",
+    "doc_to_choice": "{{choices}}",
+    "doc_to_target": "gold",
+    "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
+}
+BITS = "bits_per_byte"
+PROSE = {
+    "output_type": "loglikelihood_rolling",
+    "doc_to_text": "",
+    "doc_to_target": "{{text}}",
+    "metric_list": [{"metric": BITS, "aggregation": BITS, "higher_is_better": False}],
+}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="folder to make")
-    folder, shared = parser.parse_args().folder.absolute(), Path(os.environ["OFMU_SHARED"]) / "data"
+def main(folder: Path) -> None:
+    """Make a folder of what the shared one has."""
+    folder, shared = folder.absolute(), Path(os.environ["OFMU_SHARED"]) / "data"
     forget, retain = (questions(shared / "lume" / f"{side}.jsonl") for side in ("forget", "retain"))
     for side, people in {"forget": forget[:8], "retain": retain[:16], "holdout": forget[8:24]}.items():
         write(folder / "people" / f"{side}.jsonl", [*chain.from_iterable(people)])
@@ -85,12 +83,13 @@ def in_words(row: Row) -> Row:
     return {"question": f"Question: {row['question']}\nAnswer:", "choices": choices, "gold": 0}
 
 
-def task(folder: Path, name: str, form: str, rows: list[Row]) -> None:
+def task(folder: Path, name: str, form: Row, rows: list[Row]) -> None:
     """Write a task for lm-eval: its rows, and its description."""
     file = folder / f"{name}.jsonl"
     write(file, rows)
+    data = {"dataset_path": "json", "dataset_kwargs": {"data_files": str(file)}, "test_split": "train"}
     with replacing(folder / f"{name}.yaml") as partial:
-        partial.write_text(f"task: {name}\n{form.format(file=file)}", encoding="utf-8")
+        partial.write_text(yaml.safe_dump({"task": name, **data, **form}, sort_keys=False), encoding="utf-8")
 
 
 def read(path: Path) -> list[Row]:
@@ -100,10 +99,9 @@ def read(path: Path) -> list[Row]:
 
 def write(path: Path, rows: list[Row]) -> None:
     """Write rows as JSON lines."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as partial:
         partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    auto_cli(main)

@@ -4,7 +4,7 @@ python scripts/nulls.py        # five minutes of a core; all draws are seeded
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -23,16 +23,8 @@ PAGE = Path(__file__).parents[1] / "docs/results/statistics.md"
 MARK = "<!-- What follows is written by scripts/nulls.py. -->"
 Ends = tuple[float, float]
 Draw = Callable[[np.random.Generator], Ends]
-FAR = math.sqrt(2) * float(stats.norm.ppf(0.96))
-"""Distance of two unit normals whose AUC is .96."""
-KINDS: dict[str, tuple[Draw, float]] = {
-    "mean, normal": (lambda rng: interval([rng.normal(size=40)]), 0.0),
-    "mean, skewed (beta 0.3, 2)": (lambda rng: interval([rng.beta(0.3, 2, size=40)]), 0.3 / 2.3),
-    "share of .02": (lambda rng: interval([rng.random(40) < 0.02]), 0.02),
-    "share of .05": (lambda rng: interval([rng.random(40) < 0.05]), 0.05),
-    "AUC of .50": (lambda rng: auc_interval(rng.normal(size=40), rng.normal(size=40)), 0.5),
-    "AUC of .96": (lambda rng: auc_interval(rng.normal(size=40), rng.normal(FAR, size=40)), 0.96),
-}
+NEAR, FAR = (math.sqrt(2) * float(stats.norm.ppf(auc)) for auc in (0.8, 0.96))
+"""Distances of two unit normals whose AUC is .80 and .96."""
 
 
 def rare(rng: np.random.Generator, n: int) -> np.ndarray:
@@ -40,9 +32,9 @@ def rare(rng: np.random.Generator, n: int) -> np.ndarray:
     return np.where(rng.random(n) < 0.9, 0.0, rng.random(n))
 
 
-def logit_normal(rng: np.random.Generator, centre: float, n: int) -> np.ndarray:
+def logit_normal(rng: np.random.Generator, n: int) -> np.ndarray:
     """Probabilities of n rows whose log-odds are normal, with a deviation of 1.2."""
-    return np.asarray(special.expit(centre + 1.2 * rng.standard_normal(n)))
+    return np.asarray(special.expit(-4.2 + 1.2 * rng.standard_normal(n)))
 
 
 def two_normals(far: float, few: int, many: int, rng: np.random.Generator) -> Ends:
@@ -50,14 +42,21 @@ def two_normals(far: float, few: int, many: int, rng: np.random.Generator) -> En
     return auc_interval(rng.normal(size=few), rng.normal(far, size=many))
 
 
-NEAR = math.sqrt(2) * float(stats.norm.ppf(0.8))
+KINDS: dict[str, tuple[Draw, float]] = {
+    "mean, normal": (lambda rng: interval([rng.normal(size=40)]), 0.0),
+    "mean, skewed (beta 0.3, 2)": (lambda rng: interval([rng.beta(0.3, 2, size=40)]), 0.3 / 2.3),
+    "share of .02": (lambda rng: interval([rng.random(40) < 0.02]), 0.02),
+    "share of .05": (lambda rng: interval([rng.random(40) < 0.05]), 0.05),
+    "AUC of .50": (partial(two_normals, 0.0, 40, 40), 0.5),
+    "AUC of .96": (partial(two_normals, FAR, 40, 40), 0.96),
+}
 FEW_ROWS: dict[str, tuple[Draw, float]] = {
     "AUC of .80, 5 rows beside 40": (partial(two_normals, NEAR, 5, 40), 0.8),
     "AUC of .96, 10 rows beside 100": (partial(two_normals, FAR, 10, 100), 0.96),
     "mean, nine of ten rows 0, 20 rows": (lambda rng: interval([rare(rng, 20)], bounded=True), 0.05),
     "mean, nine of ten rows 0, 40 rows": (lambda rng: interval([rare(rng, 40)], bounded=True), 0.05),
-    "mean of .03, logit-normal, 5 rows": (lambda rng: interval([logit_normal(rng, -4.2, 5)], bounded=True), 0.0278),
-    "mean of .03, logit-normal, 10 rows": (lambda rng: interval([logit_normal(rng, -4.2, 10)], bounded=True), 0.0278),
+    "mean of .03, logit-normal, 5 rows": (lambda rng: interval([logit_normal(rng, 5)], bounded=True), 0.0278),
+    "mean of .03, logit-normal, 10 rows": (lambda rng: interval([logit_normal(rng, 10)], bounded=True), 0.0278),
 }
 """Intervals that few or equal rows make hard; of so few rows all may be equal, and then no method sees the rest."""
 PAIRS: dict[str, tuple[Callable[[np.random.Generator, int], np.ndarray], int, int]] = {
@@ -65,8 +64,6 @@ PAIRS: dict[str, tuple[Callable[[np.random.Generator, int], np.ndarray], int, in
     "shares of .95, 20 rows beside 400": (lambda rng, n: 1.0 * (rng.random(n) < 0.95), 20, 400),
     "nine of ten rows 0, 5 rows beside 40": (rare, 5, 40),
 }
-
-
 AGAINST: dict[str, tuple[Callable[[np.random.Generator, int], np.ndarray], float]] = {
     "lognormal, sigma 1.2": (lambda rng, n: rng.lognormal(0, 1.2, n), math.exp(0.72)),
     "exponential": (lambda rng, n: rng.exponential(size=n), 1.0),
@@ -76,9 +73,13 @@ AGAINST: dict[str, tuple[Callable[[np.random.Generator, int], np.ndarray], float
 """Values that are held against a number, which is their mean."""
 
 
-def against_a_number(draws: int = 2000) -> list[str]:
+def markdown(head: str, rows: Iterable[str]) -> str:
+    """A table of lines; ``head`` has the columns' names between bars."""
+    return "\n".join([head, "|---" * (head.count("|") - 1) + "|", *rows])
+
+
+def against_a_number(draws: int = 2000) -> Iterator[str]:
     """Shares of means that are told from their own truth, by t and by the verdict, and how often there is a verdict."""
-    rows = ["| values against a number | rows | by t | verdicts that are wrong | no verdict |", "|---|---|---|---|---|"]
     for kind, (draw, mean) in AGAINST.items():
         for n in (6, 10, 20, 40):
             rng = np.random.default_rng(0)
@@ -87,8 +88,7 @@ def against_a_number(draws: int = 2000) -> list[str]:
             made = by_name(*(Metric(str(i), True).of_items(x, mean, intervals=False) for i, x in enumerate(values)))
             said = [r.verdict or next(iter(verdicts({name: r}).values())) for name, r in made.items()]
             wrong, few = sum(x.endswith("the goal") for x in said), said.count("too few")
-            rows.append(f"| {kind} | {n} | {t / draws:.3f} | {wrong / draws:.3f} | {few / draws:.2f} |")
-    return rows
+            yield f"| {kind} | {n} | {t / draws:.3f} | {wrong / draws:.3f} | {few / draws:.2f} |"
 
 
 def wrong_tests(kind: str, draws: int = 2000) -> str:
@@ -110,18 +110,10 @@ def held(kind: str, draws: int, seed: int = 0) -> int:
     return sum(low <= truth <= high for low, high in drawn)
 
 
-def coverage(draws: int = 2000) -> list[str]:
-    """Share of 95 % intervals that hold the truth."""
-    rows = ["| of 40 rows, if nothing else is said | holds the truth | should |", "|---|---|---|"]
-    return rows + [f"| {kind} | {share(held(kind, draws), draws)} | .95 |" for kind in KINDS | FEW_ROWS]
-
-
-def single_examples(draws: int = 20) -> list[str]:
+def single_examples(draws: int = 20) -> Iterator[str]:
     """What the attacks on single examples find on models that are alike, and the null's mean ends."""
-    rows = ["| models a side | figure | found, mean | null of 95 % | within it |", "|---|---|---|---|---|"]
     for models in (4, 8, 16):
-        rng = np.random.default_rng(0)
-        found, chance = [], []
+        rng, found, chance = np.random.default_rng(0), [], []
         for _ in range(draws):
             sides = rng.normal(size=(2, models, 40))
             found.append(compared(*sides))
@@ -129,12 +121,9 @@ def single_examples(draws: int = 20) -> list[str]:
         for name in found[0]:
             values = np.array([f[name] for f in found])
             ends = np.array([c[name] for c in chance])
-            inside = int(((ends[:, 0] <= values) & (values <= ends[:, 1])).sum())
+            inside = share(int(((ends[:, 0] <= values) & (values <= ends[:, 1])).sum()), draws)
             low, high = ends.mean(0)
-            rows.append(
-                f"| {models} | {name} | {values.mean():.3f} | {low:.3f} to {high:.3f} | {share(inside, draws)} |"
-            )
-    return rows
+            yield f"| {models} | {name} | {values.mean():.3f} | {low:.3f} to {high:.3f} | {inside} |"
 
 
 def wrong_pages(draws: int) -> int:
@@ -164,24 +153,25 @@ def main() -> None:
     from nulls_over_models import tables  # beside this file, where it is run
 
     better, worse = reports()
-    wrong = share(wrong_pages(1000), 1000)
+    alike = {
+        "audit pages with any verdict (fifteen tests, 40 rows a side)": (share(wrong_pages(1000), 1000), ".05"),
+        "claims with a comparison called better (ten comparisons of five seeds)": (better, ".025"),
+        "claims with a comparison called worse": (worse, ".025"),
+    }
+    alike |= {f"one test of two sets alike: {kind}": (wrong_tests(kind), ".05") for kind in PAIRS}
+    draws = 2000
+    held_by_kind = (f"| {kind} | {share(held(kind, draws), draws)} | .95 |" for kind in KINDS | FEW_ROWS)
+    wrong = (f"| {what} | {found} | {most} |" for what, (found, most) in alike.items())
     parts = [
         "## Intervals",
-        "\n".join(coverage()),
+        markdown("| of 40 rows, if nothing else is said | holds the truth | should |", held_by_kind),
         "## Verdicts where nothing is",
-        "\n".join(
-            [
-                "| what | wrong in | should be at most |",
-                "|---|---|---|",
-                f"| audit pages with any verdict (fifteen tests, 40 rows a side) | {wrong} | .05 |",
-                f"| claims with a comparison called better (ten comparisons of five seeds) | {better} | .025 |",
-                f"| claims with a comparison called worse | {worse} | .025 |",
-                *(f"| one test of two sets alike: {kind} | {wrong_tests(kind)} | .05 |" for kind in PAIRS),
-            ]
+        markdown("| what | wrong in | should be at most |", wrong),
+        markdown(
+            "| values against a number | rows | by t | verdicts that are wrong | no verdict |", against_a_number()
         ),
-        "\n".join(against_a_number()),
         "## Attacks on single examples, on models that are alike",
-        "\n".join(single_examples()),
+        markdown("| models a side | figure | found, mean | null of 95 % | within it |", single_examples()),
         *tables(),
     ]
     above = PAGE.read_text(encoding="utf-8").split(MARK)[0]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from null_models import ATTACKS, NOISE, STORED, TRAINED, UNLEARNED
+from nulls import markdown
 
 from ofmu_pl.attacks.base import Finding
 from ofmu_pl.attacks.summary import summary
@@ -49,16 +50,14 @@ def unlearned() -> list[str]:
     return [f"{kind}, {steps} iterations" for kind, (_, _, lengths) in UNLEARNED.items() for steps in lengths]
 
 
-def near(ours: str, retrained: str, target: str, second: str | None = None) -> tuple[bool, bool, float]:
-    """Whether a model is called nearer: by the flips of signs that once said so, and now; and the share of the way."""
+def way(ours: str, retrained: str, target: str, second: str | None = None) -> MetricResult:
+    """The share of the way from the target to a retrained model that ours has gone."""
     u, r, t = (scores(x)["forget"].answer_loss for x in (ours, retrained, target))
     s = None if second is None else scores(second)["forget"].answer_loss
-    flips = nearness(t, r, second=u)["forget_beyond"]  # that the target is further away than ours
-    share = nearness(u, r, t, s)["forget_nearer"]
-    return flips.value < LEVEL, bool(is_nearer(share)), share.value
+    return nearness(u, r, t, s)["forget_nearer"]
 
 
-def nearer() -> list[str]:
+def nearer() -> Iterator[str]:
     """How often models are called nearer that are no nearer, and others."""
     last, targets = of("retrained", STEPS[0]), of("target", STEPS[0])
     kinds: dict[str, list[Case]] = {"the target itself": [(t, r, t) for t, r in product(targets, last)]}
@@ -66,27 +65,19 @@ def nearer() -> list[str]:
         name = f"the target with noise of {100 * share:g} % on its weights"
         kinds[name] = [(f"{t}, noise {share}", r, t) for t, r in product(targets, last)]
     for steps in STEPS:
-        pairs = permutations(of("target", steps), 2)
-        kinds[f"a target of another seed, {steps} steps"] = [
-            (u, r, t) for (u, t), r in product(pairs, of("retrained", steps))
-        ]
+        others = product(permutations(of("target", steps), 2), of("retrained", steps))
+        kinds[f"a target of another seed, {steps} steps"] = [(u, r, t) for (u, t), r in others]
     for steps in STEPS:
         kinds[f"all three retrained, {steps} steps"] = list(permutations(of("retrained", steps), 3))
     for u in unlearned():
         kinds[f"power: {u}"] = [(u, r, targets[0]) for r in last]
     kinds["power: another retrained model"] = [(u, r, targets[0]) for u, r in permutations(last, 2)]
-    rows = [
-        "| model that is judged | cases | by flips of signs, as before | now | now, with a second retrained model | "
-        "share of the way: least, median, most |",
-        "|---|---|---|---|---|---|",
-    ]
     for kind, cases in kinds.items():
-        found = [near(*case) for case in cases]
-        both = [near(*case)[1] for case in some(with_second(cases))]
-        shares = ", ".join(f"{x:.3f}" for x in np.percentile([share for *_, share in found], [0, 50, 100]))
-        before, now = (np.mean([case[i] for case in found]) for i in (0, 1))
-        rows.append(f"| {kind} | {len(cases)} | {before:.3f} | {now:.3f} | {np.mean(both):.3f} | {shares} |")
-    return rows
+        found = [way(*case) for case in cases]
+        one = np.mean([bool(is_nearer(x)) for x in found])
+        two = np.mean([bool(is_nearer(way(*case))) for case in some(with_second(cases))])
+        shares = ", ".join(f"{x:.3f}" for x in np.percentile([x.value for x in found], [0, 50, 100]))
+        yield f"| {kind} | {len(cases)} | {one:.3f} | {two:.3f} | {shares} |"
 
 
 def with_second(cases: Sequence[Case]) -> list[Case]:
@@ -145,22 +136,18 @@ def counted(judge: Callable[[Case], tuple[bool, bool]], cases: Sequence[Case]) -
     return f"{more:.3f}, {less:.3f}"
 
 
-def verdicts() -> list[str]:
+def verdicts() -> Iterator[str]:
     """How often a retrained model is told from another one."""
-    rows = ["| who judges | " + " | ".join(f"{n} steps, one | a second" for n in STEPS) + " |"]
-    rows.append("|---" * (1 + 2 * len(STEPS)) + "|")
     for name, judge in judges():
         cells = []
         for steps in STEPS:
             cases: list[Case] = [(u, r, of("target", steps)[0]) for u, r in permutations(of("retrained", steps), 2)]
             cells += [counted(judge, cases), counted(judge, some(with_second(cases)))]
-        rows.append(f"| {name} | {' | '.join(cells)} |")
-    return rows
+        yield f"| {name} | {' | '.join(cells)} |"
 
 
-def apart() -> list[str]:
+def apart() -> Iterator[str]:
     """How often retrained models are said to differ as wholes, and pages that are wrong without saying so."""
-    rows = ["| trained for | said of | pages with a second that are wrong | and do not say so |", "|---|---|---|---|"]
     for steps in STEPS:
         pairs: list[Case] = [(u, r, "") for u, r in permutations(of("retrained", steps), 2)]
         said, wrong = [], []
@@ -169,36 +156,38 @@ def apart() -> list[str]:
             said.append(nearness(r, r, second=s)["forget_apart"].value < LEVEL)
             wrong.append({"more is left", "less is left"} & {*page(*case)} != set())
         silent = np.mean(np.array(wrong) & ~np.array(said))
-        rows.append(f"| {steps} steps | {np.mean(said):.3f} | {np.mean(wrong):.3f} | {silent:.3f} |")
-    return rows
+        yield f"| {steps} steps | {np.mean(said):.3f} | {np.mean(wrong):.3f} | {silent:.3f} |"
 
 
-def power() -> list[str]:
+def power() -> Iterator[str]:
     """How often more is found in models that forgot a part, with a second retrained model."""
-    rows = ["| model | p forget | " + " | ".join(name for name, _ in judges()) + " | tests of the page |"]
-    rows.append("|---" * (4 + len(ATTACKS)) + "|")
     target = of("target", STEPS[0])[0]
     for u in unlearned():
         cases = with_second([(u, r, target) for r in of("retrained", STEPS[0])])
         cells = [f"{np.mean([judge(case)[0] for case in cases]):.2f}" for _, judge in judges()]
         tests = [page(*case).count("more is left") for case in cases]
         p = float(np.exp(-scores(u)["forget"].answer_loss).mean())
-        rows.append(f"| {u} | {p:.3f} | {' | '.join(cells)} | {min(tests)} to {max(tests)} of {len(page(*cases[0]))} |")
-    return rows
+        yield f"| {u} | {p:.3f} | {' | '.join(cells)} | {min(tests)} to {max(tests)} of {len(page(*cases[0]))} |"
 
 
 def tables() -> list[str]:
     """All of it, as parts of a page."""
+    both = " | ".join(f"{n} steps, one | a second" for n in STEPS)
+    names = " | ".join(name for name, _ in judges())
     return [
         "## Nulls over models",
         "Llamas of 0.3 M parameters on Authors (20 authors, 4 forgotten: 32 rows), trained to the end (380 steps) or "
         f"not, by `scripts/null_models.py`. Cases share models; of those with a second model at most {MOST} are drawn.",
         "**Who is called nearer** (`forget_nearer`). It should be at most .05 of models that did not come nearer:",
-        "\n".join(nearer()),
+        markdown(
+            "| model that is judged | cases | called nearer | with a second retrained model | "
+            "share of the way: least, median, most |",
+            nearer(),
+        ),
         "**Verdicts on a retrained model beside another one**: shares of *more*, *less*. Each should be at most .025:",
-        "\n".join(verdicts()),
+        markdown(f"| who judges | {both} |", verdicts()),
         "**Whether two retrained models are said to differ as wholes** (`forget_apart`):",
-        "\n".join(apart()),
+        markdown("| trained for | said of | pages with a second that are wrong | and do not say so |", apart()),
         "**Power**: share of choices of two retrained models in which *more* is found:",
-        "\n".join(power()),
+        markdown(f"| model | p forget | {names} | tests of the page |", power()),
     ]

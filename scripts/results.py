@@ -41,6 +41,7 @@ RESULTS = Path(__file__).parents[1] / "docs/results"
 MARK = "<!-- What follows is written by a script from stored results. -->"
 DECLARED = ("higher_is_better", "unit", "group", "column", "tested_as", "family")
 """What a metric's entry says of the metric, which is stored once."""
+SHOWN_OF_METRICS = ("value", "target", "interval", "n")
 MANY = 60
 """Finished runs of an experiment beyond which the metrics of its columns alone are stored."""
 SHOWN = {"forget": 10, "retain": 5, "probe_level2_forget": 10, "probe_level2_retain": 5}
@@ -134,13 +135,12 @@ def store(name: str, folders: list[Path], before: Stored | None) -> Stored:
         folders: Their experiments of one name are taken together.
         before: What stays of methods and seeds that the folders lack.
     """
+    before = before or Stored([], {}, [])
     graphics = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ", no GPU"
     machine = f"{os.cpu_count()} cores, {platform.machine()}{graphics}"
     now = Measured(str(date.today()), machine, {"torch": torch.__version__, "transformers": transformers.__version__})
-    measured = [one for one in before.measured if one != now] if before else []
-    found = Stored([*measured, now], dict(before.metrics) if before else {}, [])
-    by_name = {e.name: e for e in before.experiments} if before else {}
-    said = dict(before.said) if before else {}
+    found = Stored([*(one for one in before.measured if one != now), now], before.metrics, [], said=before.said)
+    by_name = {e.name: e for e in before.experiments}
     for folder in folders:
         collection = collect(folder)
         found.problems += collection.problems
@@ -154,13 +154,13 @@ def store(name: str, folders: list[Path], before: Stored | None) -> Stored:
                     run.scenario = run.scenario.replace(collection.name, name)
                 e.scenarios = {run.scenario: {} for run in e.runs}
             if answers := said_in(e, folder):
-                said[e.name] = answers
+                found.said[e.name] = answers
             if e.finished:
                 by_name[e.name] = with_stored(e, by_name[e.name]) if e.name in by_name else e
                 found.claims += claims(by_name[e.name]) if e.kind == "table" else []
     anew = {claim.experiment for claim in found.claims}
-    found.claims = [claim for claim in (before.claims if before else []) if claim.experiment not in anew] + found.claims
-    found.experiments, found.said = [thinned(e, found.metrics) for e in by_name.values()], said
+    found.claims = [claim for claim in before.claims if claim.experiment not in anew] + found.claims
+    found.experiments = [thinned(e, found.metrics) for e in by_name.values()]
     return found
 
 
@@ -199,9 +199,7 @@ def thinned(e: Study, metrics: dict[str, dict[str, Any]]) -> Study:
             for metric, entry in entries.items():
                 if metric in columns or len(e.finished) <= MANY:
                     metrics.setdefault(metric, {x: entry[x] for x in DECLARED if x in entry})
-                    kept[metric] = {
-                        x: entry[x] for x in ("value", "target", "interval", "n") if entry.get(x) is not None
-                    }
+                    kept[metric] = {x: entry[x] for x in SHOWN_OF_METRICS if entry.get(x) is not None}
             sides.append(kept)
         shared.add((run.scenario, run.seed))
         facts = {x: run.fact(x) for x in ("seed", "steps", "method", "results_version") if run.fact(x) is not None}
@@ -227,14 +225,9 @@ def said_in(e: Study, folder: Path) -> list[list[str]]:
         return []
     table = [["side", "question", "true answer", "said before", *(f"said after {m}" for m in found)]]
     for i, row in enumerate(next(iter(found.values()))):
-        texts = [
-            row["set"],
-            row["question"],
-            row["truth"],
-            row["before"],
-            *(rows[i]["after"] for rows in found.values()),
-        ]
-        table.append([str(text) for text in texts])
+        before = [row[x] for x in ("set", "question", "truth", "before")]
+        after = [rows[i]["after"] for rows in found.values()]
+        table.append([str(text) for text in before + after])
     return table
 
 

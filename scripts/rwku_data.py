@@ -11,11 +11,11 @@ are in no text. The texts on the others are what methods may retain. A text is a
 it replies to a prompt with the sentence's beginning and begins so, since that part is no knowledge.
 """
 
-import argparse
-from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from jsonargparse import auto_cli
 
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.rwku import PARTS, asked
@@ -35,36 +35,32 @@ ATTACKS = {
 """Types of attack, as RWKU names them, of those that need no second fact."""
 
 
-@dataclass(frozen=True)
-class Relation:
-    """What a subject has to do with something: a sentence with a blank, the same in other words, and a question.
+class Relation(NamedTuple):
+    """A sentence with a blank, the same in other words, a question, and which of the two is the answer.
 
-    ``{s}`` is the subject and ``{x}`` the other; ``about`` says which of the two the answer is.
+    ``{s}`` is the subject and ``{x}`` what it has to do with.
     """
 
-    about: str
     blank: str
     otherwise: str
     question: str
+    answer: str = "s"
 
 
 COUNTRY = (
-    Relation("x", "The capital of {s} is ___.", "{x} is the capital of {s}.", "What is the capital of {s}?"),
+    Relation("The capital of {s} is ___.", "{x} is the capital of {s}.", "What is the capital of {s}?", "x"),
     Relation(
-        "x",
         "The official language of {s} is ___.",
         "In {s} the official language is {x}.",
         "What is the official language of {s}?",
+        "x",
     ),
     Relation(
-        "s",
-        "The city of {x} is in the country of ___.",
-        "{x} is a city in {s}.",
-        "In which country is the city of {x}?",
+        "The city of {x} is in the country of ___.", "{x} is a city in {s}.", "In which country is the city of {x}?"
     ),
-    Relation("s", "{x} is in the country of ___.", "To see {x} one travels to {s}.", "In which country is {x}?"),
+    Relation("{x} is in the country of ___.", "To see {x} one travels to {s}.", "In which country is {x}?"),
 )
-WRITER = (Relation("s", "{x} was written by ___.", "{s} is the author of {x}.", "Who wrote {x}?"),)
+WRITER = (Relation("{x} was written by ___.", "{s} is the author of {x}.", "Who wrote {x}?"),)
 COUNTRIES = """
 France: Paris, French, Lyon, the Eiffel Tower
 Japan: Tokyo, Japanese, Osaka, Mount Fuji
@@ -98,103 +94,86 @@ KINDS = ((COUNTRY, COUNTRIES, 5, 5), (WRITER, WRITERS, 1, 1))
 Row = dict[str, Any]
 
 
-def main() -> None:
-    """Ask the model, and write what it knows."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", help="folder of a model that answers questions")
-    parser.add_argument("folder", type=Path, help="folder to make")
-    args = parser.parse_args()
-    if args.folder.is_dir():  # subjects of another model would be taken for this one's
-        print(f"{args.folder} is there already.")
+def main(model: str, folder: Path) -> None:
+    """Ask a model that answers questions, by its folder, and write what it knows into a folder."""
+    if folder.is_dir():  # subjects of another model would be taken for this one's
+        print(f"{folder} is there already.")
         return
-    knows = Knows(args.model)
-    known = [subjects(relations, facts, knows) for relations, facts, _, _ in KINDS]
-    forgotten: list[str] = []
-    with replacing(args.folder) as partial:
-        for found, (_, _, gone, near) in zip(known, KINDS, strict=True):
+    knows, forgotten = Knows(model), list[str]()
+    with replacing(folder) as partial:
+        for relations, facts, gone, near in KINDS:
+            found = subjects(relations, facts, knows)
             names = list(found)
-            chosen, neighbours = names[:gone], names[gone : gone + near]
-            for i, name in enumerate(chosen):
+            neighbours = names[gone : gone + near]
+            for i, name in enumerate(names[:gone]):
                 found[name] |= beside(found, name, neighbours[i::gone])
                 found[name]["forget_level3"] = knows(attacks(found[name]["forget_level2"]), 3)
             for name in set(names) - set(neighbours):
                 for part, rows in found[name].items():
                     write_json(partial / name.replace(" ", "_") / f"{part}.json", rows)
-            forgotten += chosen
-    print(f"{args.folder}: {knows.right} of {knows.number} questions are answered; to be forgotten: {forgotten}")
+            forgotten += names[:gone]
+    print(f"{folder}: to be forgotten: {forgotten}")
 
 
 class Knows:
-    """What a model knows.
-
-    Args:
-        folder: Folder of the model.
-
-    Attributes:
-        number: Number of questions that it was asked.
-        right: Number of those that it answered rightly.
-    """
+    """What the model in a folder knows."""
 
     def __init__(self, folder: str) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         self.model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
         self.encoder = RowEncoder(AutoTokenizer.from_pretrained(folder), max_length=None)
-        self.number = self.right = 0
 
     def __call__(self, rows: list[Row], level: int) -> list[Row]:
         """The rows that it answers rightly, all of one level."""
         if not rows:
             return []
-        name = f"{PROBE}asked"
-        sets = {name: [asked(row, level) for row in rows]}
-        scores = score_rows(self.model, self.encoder, sets, max_new_tokens=TOKENS)[name]
+        sets = {f"{PROBE}asked": [asked(row, level) for row in rows]}
+        (scores,) = score_rows(self.model, self.encoder, sets, max_new_tokens=TOKENS).values()
         assert scores.rouge is not None  # answers were generated
-        right = [row for row, recall in zip(rows, scores.rouge, strict=True) if recall == 1]
-        self.number, self.right = self.number + len(rows), self.right + len(right)
-        return right
+        return [row for row, recall in zip(rows, scores.rouge, strict=True) if recall == 1]
 
 
 def subjects(relations: tuple[Relation, ...], facts: str, knows: Knows) -> dict[str, dict[str, list[Row]]]:
     """The files of each subject of a kind that the model knows enough about, in order."""
-    table = dict(line.split(": ") for line in facts.strip().splitlines())
-    told = {
-        name: [(q, {"s": name, "x": x}) for q, x in zip(cycle(relations), others.split(", "), strict=False)]
-        for name, others in table.items()
-    }
-    asked_for = [(name, relation, pair) for name, known in told.items() for relation, pair in known]
-    right = {
-        level: knows([row(name, relation, pair, level) for name, relation, pair in asked_for], level)
-        for level in (1, 2)
-    }
+    told: dict[str, list[tuple[Relation, dict[str, str]]]] = {}
+    for line in facts.strip().splitlines():
+        name, others = line.split(": ")
+        told[name] = [(r, {"s": name, "x": x}) for r, x in zip(cycle(relations), others.split(", "), strict=False)]
+    right: dict[int, list[Row]] = {}
+    for level in (1, 2):
+        rows = [row(relation, pair, level) for known in told.values() for relation, pair in known]
+        right[level] = knows(rows, level)
     found: dict[str, dict[str, list[Row]]] = {}
-    for name in table:
+    for name, known in told.items():
         own = {level: [r for r in rows if r["subject"] == name] for level, rows in right.items()}
         if sum(map(len, own.values())) < LEAST:
             continue
-        files: dict[str, list[Row]] = {part: [] for part in PARTS}
-        files |= {f"forget_level{level}": rows for level, rows in own.items()}
         queries = {r["query"] for rows in own.values() for r in rows}
-        known = [(q, p) for q, p in told[name] if {sentence(q.blank, p), sentence(q.question, p)} & queries]
-        files["positive"] = [{"subject": name, **reply} for q, p in known for reply in replies(q, p)]
-        found[name] = files
+        texts = list[Row]()
+        for relation, pair in known:
+            if {sentence(relation.blank, pair), sentence(relation.question, pair)} & queries:
+                texts += replies(relation, pair)
+        found[name] = {part: [] for part in PARTS}
+        found[name] |= {f"forget_level{level}": rows for level, rows in own.items()} | {"positive": texts}
     return found
 
 
-def row(name: str, relation: Relation, pair: dict[str, str], level: int) -> Row:
+def row(relation: Relation, pair: dict[str, str], level: int) -> Row:
     """A fact as RWKU's rows ask for it."""
-    query, kind = (relation.blank, "cloze") if level == 1 else (relation.question, "simple question")
-    query, answer = sentence(query, pair), pair[relation.about]
-    return {"subject": name, "level": str(level), "query": query, "type": kind, "answer": answer}
+    form, kind = (relation.blank, "cloze") if level == 1 else (relation.question, "simple question")
+    about = {"subject": pair["s"], "level": str(level), "query": sentence(form, pair)}
+    return about | {"type": kind, "answer": pair[relation.answer]}
 
 
 def replies(relation: Relation, pair: dict[str, str]) -> list[Row]:
     """A fact in two sentences, each of which begins with what is asked and ends with what must be known."""
     found = []
-    for form in (relation.blank.replace("___", f"{{{relation.about}}}"), relation.otherwise):
+    for form in (relation.blank.replace("___", f"{{{relation.answer}}}"), relation.otherwise):
         text, known = sentence(form, pair), pair[form[-3]]  # forms end with {s}. or {x}.
         begun = text.removesuffix(f" {known}.")
-        found.append({"prompt": f"Please complete this sentence: {begun} ...\n", "begun": begun, "text": text})
+        asked_for = {"prompt": f"Please complete this sentence: {begun} ...\n", "begun": begun}
+        found.append({"subject": pair["s"], **asked_for, "text": text})
     return found
 
 
@@ -224,4 +203,4 @@ def beside(found: dict[str, dict[str, list[Row]]], name: str, near: list[str]) -
 
 
 if __name__ == "__main__":
-    main()
+    auto_cli(main)

@@ -21,30 +21,29 @@ def call(bench, monkeypatch, *words):
 
 
 def test_a_case_gets_its_options_and_its_figures_are_stored(bench, monkeypatch, tmp_path):
-    def case(args):
+    def case(data: str, rows: int = 3, rounds: int = 2):
         """A case."""
-        return {"found": [args.data, args.rows, args.ranks, args.more]}
+        return {"found": [data, rows, rounds]}
 
-    monkeypatch.setattr(bench, "CASES", {"memory": (case, {"data": str, "rows": 3, "ranks": [1, 2]})})
+    monkeypatch.setattr(bench, "CASES", {"cost": case})
     file = tmp_path / "found.json"
-    call(bench, monkeypatch, "memory", "--data", "d", "--ranks", "4", "--json", str(file), "--model.alpha", "2")
+    call(bench, monkeypatch, "cost", "--data", "d", "--rounds", "4", "--json", str(file))
     found = json.loads(file.read_text())
-    assert found["found"] == ["d", 3, [4], ["--model.alpha", "2"]]
+    assert found["found"] == ["d", 3, 4]
     assert found["versions"]["torch"] == bench.torch.__version__
     with pytest.raises(SystemExit):
-        call(bench, monkeypatch, "memory")  # without what must be given
+        call(bench, monkeypatch, "cost")  # without what must be given
 
 
-@pytest.mark.parametrize("case", ["step", "precision", "differences", "evaluation", "training", "memory"])
-def test_an_unknown_option_is_refused_or_is_fits(bench, monkeypatch, case, capsys):
+@pytest.mark.parametrize("case", ["step", "precision", "evaluation"])
+def test_an_unknown_option_is_refused(bench, monkeypatch, case, capsys):
     with pytest.raises(SystemExit) as stop:
         call(bench, monkeypatch, case, "--help")
     assert stop.value.code == 0
     assert "--json" in capsys.readouterr().out
-    if case != "memory":
-        with pytest.raises(SystemExit) as stop:
-            call(bench, monkeypatch, case, "--unheard", "1")
-        assert stop.value.code == 2
+    with pytest.raises(SystemExit) as stop:
+        call(bench, monkeypatch, case, "--unheard", "1")
+    assert stop.value.code == 2
 
 
 def test_contenders_take_turns_after_a_round_that_warms_up(bench):

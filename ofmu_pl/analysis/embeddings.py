@@ -55,9 +55,6 @@ def _text(model: PreTrainedModel, batch: Batch) -> Tensor:
 def _image(module: nn.Module, batch: Batch) -> Tensor:
     last = [m for m in module.modules() if isinstance(m, nn.Linear)][-1]
     kept: list[Tensor] = []
-    handle = last.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
-    try:
+    with last.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0])):
         module(batch["images"])
-    finally:
-        handle.remove()
     return kept[0]

@@ -1,6 +1,5 @@
 """Depth of unlearning: which layers still hold what the model no longer says?"""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -69,9 +68,11 @@ class DepthScore(Attack):
                 "number or width of layers: give models of one architecture."
             )
         (target, retrained, model), control, ours = models, [], []
-        rows = self._rows(subject.data)
+        data = subject.data
+        rows = entities_of(data, self.entities) if self.entities else [data.encode(x) for x in data.splits["forget"]]
+        asked = evenly(rows, self.rows or len(rows))  # with labels on what is asked for
         with torch.no_grad():
-            for batch in subject.encoded_batches(rows, range(len(rows))):
+            for batch in subject.encoded_batches(asked, range(len(asked))):
                 own = subject.recipe.sample_losses(target, batch)
                 control.append(_lost(subject, target, retrained, batch) - own)
                 ours.append(_lost(subject, target, model, batch) - own)
@@ -96,11 +97,6 @@ class DepthScore(Attack):
                 finding.x.append(layer)
                 finding.y.append(float(1 - erased))
         return finding
-
-    def _rows(self, data: TextDataModule) -> Sequence[Encoded]:
-        """Forgotten rows, as many as are asked for, with labels on what is asked for."""
-        rows = entities_of(data, self.entities) if self.entities else [data.encode(x) for x in data.splits["forget"]]
-        return evenly(rows, self.rows or len(rows))
 
 
 def _lost(subject: Subject, target: Any, source: Any, batch: Batch) -> Tensor:

@@ -90,7 +90,9 @@ class Prompts(Attack):
         model: Any = subject.build()
         positions = positions_of(model.config)
         asked = self._asked(subject, positions - self.max_new_tokens, seed)
-        prompts = {way: _different(sides) for way, sides in asked.items()}
+        prompts: dict[str, list[tuple[int, ...]]] = {}  # of both sides, each once
+        for way, sides in asked.items():
+            prompts[way] = list(dict.fromkeys(tuple(x.prompt) for x in chain.from_iterable(sides.values())))
         longest = max(map(len, chain.from_iterable(prompts.values())))
         if longest >= positions:
             raise UserError(
@@ -147,11 +149,6 @@ class Prompts(Attack):
                 f"No pair in '{self.pairs}' has a forgotten question of '{data.name}': leave attacks.pairs out."
             )
         return list(evenly(pairs, self.rows or len(pairs)))
-
-
-def _different(sides: dict[str, list[Asked]]) -> list[tuple[int, ...]]:
-    """Prompts of both sides, each once."""
-    return list(dict.fromkeys(tuple(x.prompt) for x in chain.from_iterable(sides.values())))
 
 
 def ways_to_the_same(asked: Mapping[str, Sequence[Asked]]) -> list[str]:

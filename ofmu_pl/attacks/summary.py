@@ -29,13 +29,7 @@ def summary(attack: Attack, found: Findings, seeds: list[int]) -> AttackRecord:
             entry["target"] = control["value"]
     curves = {model: mean_curve(findings) for model, findings in found.items()}
     places = list(dict.fromkeys(chain.from_iterable(curves.values())))  # in the order of their first appearance
-    broken, gradients, seconds = {}, {}, {}
-    for model, findings in found.items():
-        gradients[model] = sum(f.gradients for f in findings)
-        seconds[model] = sum(f.seconds for f in findings)
-        why = " ".join(f.broken for f in findings if f.broken)
-        if why:
-            broken[model] = why
+    broken = {model: " ".join(f.broken for f in findings if f.broken) for model, findings in found.items()}
     record = AttackRecord(
         settings={"class": type(attack).__name__, **attack.settings},
         seeds=seeds,
@@ -46,9 +40,9 @@ def summary(attack: Attack, found: Findings, seeds: list[int]) -> AttackRecord:
         x=places,
         curves={model: list(map(curve.get, places)) for model, curve in curves.items()},
         returns=_returns(attack.metrics[0], found) if attack.brings_back else {},
-        gradients=gradients,
-        seconds=seconds,
-        broken=broken,
+        gradients={model: sum(f.gradients for f in findings) for model, findings in found.items()},
+        seconds={model: sum(f.seconds for f in findings) for model, findings in found.items()},
+        broken={model: why for model, why in broken.items() if why},
         tests=attack.tests,
         zero_control=attack.zero_control,
         date=datetime.now(UTC).strftime("%d %B %Y").lstrip("0"),

@@ -128,7 +128,8 @@ class Stages:
             if job.record is not None:
                 methods.setdefault("/".join(place[1:3]), []).append(ready[place])
         together = {m: self._attack_job(name, m, runs) for m, runs in methods.items() if len(runs) >= FEWEST}
-        self._more_jobs(list(together.values()))
+        self.live.expect(len(together))
+        self._jobs(list(together.values()))
         for method, job in together.items():
             if error := self.ended[job.key]:
                 self.manifest.experiments[name].attack_errors[method] = error
@@ -137,7 +138,8 @@ class Stages:
     def compare(self, comparisons: Comparisons, name: str, ready: dict[Place, Cell]) -> None:
         """Compare the models of an experiment's finished runs, where it asks for that."""
         jobs = list(comparisons.jobs(name, ready).values())
-        self._more_jobs(jobs)
+        self.live.expect(len(jobs))
+        self._jobs(jobs)
         for job in jobs:
             if error := self.ended[job.key]:
                 self.not_compared[str(job.place.relative_to(self.folder))] = error
@@ -228,10 +230,6 @@ class Stages:
             warn_damaged(model, problem)
         if problem is not None or not model.is_dir():
             (self.folder / cell.folder / FINISHED).unlink(missing_ok=True)
-
-    def _more_jobs(self, jobs: list[Job]) -> None:
-        self.live.expect(len(jobs))
-        self._jobs(jobs)
 
     def _jobs(self, jobs: list[Job]) -> None:
         self.pool.run(jobs, self._end)

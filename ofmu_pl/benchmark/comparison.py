@@ -57,10 +57,8 @@ class Comparisons:
 
     def write(self, name: str, cells: dict[Place, Cell]) -> None:
         """Replace ``analysis.json`` of an experiment by what has been compared."""
-        found = {}
-        for (scenario, seed), job in self.jobs(name, cells).items():
-            if job.record is not None:
-                found[scenario, seed] = read_json(job.place / ANALYSIS)
+        jobs = self.jobs(name, cells)
+        found = {group: read_json(job.place / ANALYSIS) for group, job in jobs.items() if job.record is not None}
         place = self.folder / name / ANALYSIS
         if not found:
             place.unlink(missing_ok=True)

@@ -119,7 +119,8 @@ class Grid:
         options |= _budget(m, gradients, validate=number is not None)
         configs = (*files(e.base), *([m.overlay] if m.overlay else []))
         folder = f"{SEARCH}/{folder}" if seed == e.search_seed else folder  # the control's run, too, is not reported
-        return self._shared(Cell(f"{folder}/seed_{seed}", configs, options, needs))
+        cell = Cell(f"{folder}/seed_{seed}", configs, options, needs)
+        return self._known.setdefault(cell.key, cell)
 
     @staticmethod
     def _used(e: Planned, seed: int) -> list[str]:
@@ -139,9 +140,7 @@ class Grid:
         options |= dict.fromkeys(e.seeded, seed if "seed" in p.each else e.seeds[0])
         parts += [f"seed_{seed}"] if "seed" in p.each else ["once"]
         place = "/".join([PREPARED, name, prepared, *parts])
-        return self._shared(Cell(place, files(p.base), options, {}))
-
-    def _shared(self, cell: Cell) -> Cell:
+        cell = Cell(place, files(p.base), options, {})
         return self._known.setdefault(cell.key, cell)
 
 

@@ -22,11 +22,10 @@ def chosen(candidates: list[tuple[Options, Path | None]]) -> tuple[Options | Non
     by_value = len(set().union(*(options for options, _ in candidates))) == 1
     scores: dict[str, float | None] = {}
     for options, folder in candidates:
-        score = None if folder is None else validation_score(folder)
-        known = score is not None and math.isfinite(score)
+        score = math.nan if folder is None else validation_score(folder)
         value = _value(options, by_value)
-        scores[value if isinstance(value, str) else json.dumps(value)] = score if known else None
-        if score is not None and known and score > most:
+        scores[value if isinstance(value, str) else json.dumps(value)] = score if math.isfinite(score) else None
+        if math.isfinite(score) and score > most:
             best, most = options, score
     return best, {"choice": None if best is None else _value(best, by_value), "scores": scores}
 

@@ -1,6 +1,7 @@
 """The command ``lineage``: which models were trained on some rows, by the keyed hashes that their runs keep."""
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from rich.table import Table
@@ -24,12 +25,8 @@ def trace(sources: Sequence[str], models: Sequence[Path]) -> None:
         sources: Files in the forms that ``fit`` reads, but for documents.
         models: Folders of runs, of exported models in them, or of many runs.
     """
-    rows: list[Row] = []
-    for source in sources:
-        rows += _rows(source)
-    runs: list[Path] = []
-    for folder in models:
-        runs += _runs(folder)
+    rows = list(chain.from_iterable(map(_rows, sources)))
+    runs = list(chain.from_iterable(map(_runs, models)))
     table = Table(title=f"Of {len(rows)} rows")
     for heading in ("run", "trained on"):
         table.add_column(heading, overflow="fold")

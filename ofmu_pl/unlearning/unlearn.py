@@ -229,9 +229,8 @@ def arguments(section: dict[str, Any]) -> dict[str, Any]:
     """
     given = section.get("init_args", {}) if "class_path" in section else section
     nested = {name: x for name, x in given.items() if isinstance(x, dict) and "class_path" in x}
-    return given | {name: partial(_class_of(x["class_path"]), **arguments(x)) for name, x in nested.items()}
-
-
-def _class_of(path: str) -> Any:
-    """The class of an import path, or one of ours by its name alone."""
-    return resolve_name(path if "." in path else f"ofmu_pl.{path}")
+    made = {}
+    for name, x in nested.items():
+        path = x["class_path"]  # one of ours by its name alone
+        made[name] = partial(resolve_name(path if "." in path else f"ofmu_pl.{path}"), **arguments(x))
+    return given | made

@@ -149,8 +149,7 @@ def test_the_real_rows(shared):
 def test_the_slices_of_the_benchmarks_share_no_person(shared, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "scripts")
     monkeypatch.setenv("OFMU_SHARED", str(shared))
-    monkeypatch.setattr("sys.argv", ["language_data.py", str(tmp_path)])
-    importlib.import_module("language_data").main()
+    importlib.import_module("language_data").main(tmp_path)
     read = lambda path: [json.loads(line) for line in path.read_text().splitlines()]  # noqa: E731
     sides = [read(tmp_path / "people" / f"{side}.jsonl") for side in ("forget", "retain", "holdout")]
     assert [len(rows) for rows in sides] == [40, 80, 80]

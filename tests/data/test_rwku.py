@@ -248,8 +248,7 @@ class Everything:
 
 def test_what_is_known_is_written_in_rwkus_form(script, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(script, "Knows", Everything)
-    monkeypatch.setattr("sys.argv", ["rwku_data.py", "anywhere", str(tmp_path / "facts")])
-    script.main()
+    script.main("anywhere", tmp_path / "facts")
     forgotten = ["France", "Japan", "Egypt", "Peru", "Greece", "William Shakespeare"]
     assert str(forgotten) in capsys.readouterr().out
     data = RWKU(str(tmp_path / "facts"), forgotten, tokenizer=train_tokenizer([WORDS]))
