@@ -97,13 +97,12 @@ def _numbered(model: nn.Module) -> str:
 
 def share_up_to(model: nn.Module, layer: str) -> float:
     """Share of a network's matrix products, and so of its work, up to a layer, without attention's products."""
-    last = list(_find_layer(model, layer).modules())[-1]
-    sizes, up_to = [], 0
-    for module in model.modules():
+    modules, sizes = list(model.modules()), []
+    for module in modules:
         weight = module._parameters.get("weight")
         sizes.append(0 if weight is None or weight.dim() < 2 or isinstance(module, nn.Embedding) else weight.numel())
-        up_to = len(sizes) if module is last else up_to
-    return sum(sizes[:up_to]) / max(1, sum(sizes))
+    last = list(_find_layer(model, layer).modules())[-1]
+    return sum(sizes[: modules.index(last) + 1]) / max(1, sum(sizes))
 
 
 def hidden_states(model: PreTrainedModel, batch: Batch, layer: str) -> Tensor:
