@@ -84,10 +84,6 @@ class RowEncoder(Encoder):
             return [*filter(str.strip, (before, rest.partition(ANSWER)[0])), *super().written]
         return super().written
 
-    def prompt(self, question: str) -> list[int]:
-        """Tokens up to the answer."""
-        return self.row_prompt({"question": question, "answer": ANSWER})
-
     def row_prompt(self, row: Row) -> list[int]:
         """Tokens up to the answer of a row, earlier turns and all, as they are where the answer follows."""
         opening, whole = (self._started(row, ids) for ids in self._tokens(self._texts(row, row["answer"])))
