@@ -152,11 +152,10 @@ class CausalLM(Network):
 
     def build_in_shards(self, datamodule: Any, *, exact: bool, cut: Callable[[nn.Module], object]) -> nn.Module:
         """Make the model in shards; each rank reads its rows alone where the files hold the parameters as they are."""
-        found = None
-        if self.reads_rows:
-            found = outlined(str(self.path), self.attention or ("eager" if exact else None))
-            able = gathered(found is not None)  # a node may lack a file, and all must save alike
-            found = found if all(able) else None
+        attention = self.attention or ("eager" if exact else None)
+        found = outlined(str(self.path), attention) if self.reads_rows else None
+        if not all(gathered(found is not None)):  # a node may lack a file, and all must save alike
+            found = None
         self.in_shards = found is not None
         if found is None:
             if self.path:
