@@ -19,7 +19,9 @@ OWN_ROPE = {"gpt_neox": {"rope_theta": "rotary_emb_base", "partial_rotary_factor
 
 
 def write_model(model: PreTrainedModel, folder: Path, dtype: torch.dtype | None, dropout: Mapping[str, float]) -> None:
-    """Write a model, its adapters merged, and its configuration as it was before training; ranks of shards together.
+    """Write a model, its adapters merged, and its configuration as it was before training.
+
+    Ranks that hold shards call it together; all their rows are written into the first one's folder.
 
     Args:
         model: The model, which stays as it is.
@@ -34,28 +36,19 @@ def write_model(model: PreTrainedModel, folder: Path, dtype: torch.dtype | None,
     tied = one and not must_part(plain)  # or a reader would drop one of two matrices
     config.update({"use_cache": True, "tie_word_embeddings": tied, **dropout})  # generation wants a cache
     try:
-        if is_sharded([*model.parameters()]):
-            _write_shards(model, folder, dtype or torch.float32)
+        if is_sharded([*model.parameters()]):  # it was ``outlined``: its parameters have the names of the files
+            write_rows(from_first(lambda: folder), *plain_tensors(model), dtype or torch.float32)
+            if is_first():
+                config.update({"dtype": dtype or torch.float32})
+                config.architectures = [type(plain).__name__.removeprefix("FSDP")]  # FSDP2 makes a class of its own
+                config.save_pretrained(folder)
+                plain.generation_config.save_pretrained(folder)
         else:
             whole = merged(model)
             with written_in(dtype, whole):
                 whole.save_pretrained(folder)
     finally:
         config.update(before)
-
-
-def _write_shards(model: PreTrainedModel, folder: Path, dtype: torch.dtype) -> None:
-    """Write, into the first rank's folder, what ``save_pretrained`` writes of a model of a type, adapters merged.
-
-    The model was ``outlined``, so that its parameters have the names of the files; takes all ranks.
-    """
-    write_rows(from_first(lambda: folder), *plain_tensors(model), dtype)
-    if is_first():
-        plain = below(model)
-        plain.config.update({"dtype": dtype})
-        plain.config.architectures = [type(plain).__name__.removeprefix("FSDP")]  # FSDP2 makes a class of its own
-        plain.config.save_pretrained(folder)
-        plain.generation_config.save_pretrained(folder)
 
 
 def add_older_keys(folder: Path, tokenizer: Any) -> None:
