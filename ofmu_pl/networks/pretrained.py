@@ -52,7 +52,8 @@ def load_pretrained(
         if (folder / "config.json").is_file() and not trust_remote_code:
             buildable(AutoConfig.from_pretrained(folder, trust_remote_code=False))
         _check_index(folder / INDEX)
-        with within(f"Making the model in '{path}'", more=_seconds(folder)):
+        size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+        with within(f"Making the model in '{path}'", more=size / SLOWEST if folder.is_dir() else DAY):
             model, found = AutoModelForCausalLM.from_pretrained(
                 folder if folder.is_dir() else path,
                 attn_implementation=attention,
@@ -186,13 +187,6 @@ def buildable(config: PretrainedConfig) -> PretrainedConfig:
     if layers > MOST_LAYERS:
         raise ValueError(f"num_hidden_layers={layers} is more than {MOST_LAYERS}")
     return config
-
-
-def _seconds(folder: Path) -> float:
-    """Seconds that a model may take to be read; from the hub a day."""
-    if not folder.is_dir():
-        return DAY
-    return sum(path.stat().st_size for path in folder.glob("*.safetensors")) / SLOWEST
 
 
 def _check_index(path: Path) -> None:
