@@ -147,11 +147,7 @@ class PlainEncoder(Encoder):
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-
-    @property
-    def mark(self) -> list[int]:
-        """No answer is ended."""
-        return []
+        self.mark = []  # no answer is ended
 
     def row_prompt(self, row: Row) -> list[int]:
         """Tokens of the question."""
