@@ -135,9 +135,8 @@ class Classifier(ImageNetwork):
                 "give it as many outputs a row, or the data an empty sub-folder for each class that has no images."
             )
         ending = type(outputs.grad_fn).__name__  # of the last operator
-        shares = bool((outputs >= 0).all()) and torch.allclose(
-            outputs.sum(1), outputs.new_ones(len(outputs)), atol=1e-4
-        )
+        sums = outputs.sum(1)
+        shares = bool((outputs >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-4)
         if shares or ending.startswith(("Sigmoid", "Softmax")):
             raise UserError(
                 f"{name} gives probabilities, no logits (they are not negative{' and sum to 1' if shares else ''}), of "
