@@ -34,6 +34,7 @@ from .modules.base import UnlearningModule as UnlearningModule
 from .modules.lower_level import BoundedLoss as BoundedLoss
 from .modules.lower_level import HeldOutLevels as HeldOutLevels
 from .modules.lower_level import LowerLevel as LowerLevel
+from .modules.reaching import Reach as Reach
 from .modules.steppers import AdamSteps as AdamSteps
 from .modules.steppers import PathSteps as PathSteps
 from .modules.steppers import PlainSteps as PlainSteps
@@ -42,7 +43,6 @@ from .modules.steppers import Stepper as Stepper
 from .modules.upper_level import FlatteningStep as FlatteningStep
 from .modules.upper_level import NoPenalty as NoPenalty
 from .modules.upper_level import PrintedPenalty as PrintedPenalty
-from .modules.upper_level import Reach as Reach
 from .modules.upper_level import UpperLevel as UpperLevel
 from .networks import *
 from .networks.base import Network as Network

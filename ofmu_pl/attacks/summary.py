@@ -11,7 +11,7 @@ import numpy as np
 from ofmu_pl.attacks.base import Attack, Finding, Findings, mean_curve
 from ofmu_pl.metrics.bootstrap import LEVEL, difference, interval
 from ofmu_pl.metrics.result import Metric
-from ofmu_pl.metrics.returns import verdict_of
+from ofmu_pl.metrics.verdicts import verdict_of
 from ofmu_pl.support.records.models import HELD_OUT, RETRAINED, TARGET, UNLEARNED
 from ofmu_pl.support.records.reading import Entries
 from ofmu_pl.support.records.results import AttackRecord

@@ -126,6 +126,8 @@ def outer_iteration(
 ) -> OuterIteration:
     """Ascend on Phi, then differentiate F where the ascent ended; the engine's parameters stay there, at theta_in.
 
+    This is the algorithm to read and to test against; runs go by ``variants.py``, which adds bounds and orders.
+
     Args:
         engine: Differentiates the losses and holds the parameters.
         pairs: (L_f, L_r) on T + 1 fresh pairs of batches: T for the ascent, the last for the outer gradient.

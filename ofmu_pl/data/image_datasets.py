@@ -37,7 +37,7 @@ class ImageDatasets(OwnImages):
 
     An item is an image of PIL's, an (H, W, C) array or a (C, H, W) tensor (uint8, or floating in [0, 1], not
     normalised), and its class's number. Each is asked for once, so a random transform is drawn once. Classes are named
-    by the data set's ``classes``, as torchvision's have them, or numbered.
+    by the data set's ``classes``, as torchvision's have them, or numbered; the argument ``classes`` orders these names.
 
     Args:
         dataset: Data set that the network was trained on, a ``class_path`` in files.

@@ -18,8 +18,9 @@ class ImageFolders(OwnImages):
     """A folder of images to forget, one of images to keep, one that no model has seen; a sub-folder a class.
 
     Classes are the sub-folders' names of all folders together, in alphabetical order, as torchvision's ``ImageFolder``
-    numbers them; a class that one of them lacks is no matter, and an empty sub-folder names one too. Whole classes are
-    forgotten where ``retain`` has no image of them. Every file must be an image that PIL reads, but for hidden ones.
+    numbers them, or in another (``classes``); a class that one of them lacks is no matter, and an empty sub-folder
+    names one too. Whole classes are forgotten where ``retain`` has no image of them. Every file must be an image that
+    PIL reads, but for hidden ones.
 
     Args:
         forget: Folder of the images to forget.
@@ -41,6 +42,10 @@ class ImageFolders(OwnImages):
         >>> data.setup()
         >>> data.class_names, data.images.shape, {name: rows.tolist() for name, rows in data.splits.items()}
         (('cat', 'dog'), torch.Size([3, 3, 8, 8]), {'full': [0, 1, 2], 'forget': [0], 'retain': [1, 2], 'test': []})
+        >>> other = ImageFolders(**folders, size=8, mean=[0.5] * 3, std=[0.25] * 3, classes=["dog", "cat"])
+        >>> other.setup()
+        >>> data.labels.tolist(), other.labels.tolist()  # cat, cat, dog
+        ([0, 0, 1], [1, 1, 0])
     """
 
     def __init__(self, forget: str, retain: str, test: str, validation: str | None = None, **kwargs: Any) -> None:

@@ -13,6 +13,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from PIL import Image
 from torch import Tensor
 
+from ofmu_pl.data.class_order import Order, in_order
 from ofmu_pl.data.encoded import first_copies
 from ofmu_pl.data.image_base import SplitImages
 from ofmu_pl.data.image_files import Images
@@ -38,6 +39,8 @@ class OwnImages(SplitImages):
             number for both; ``null``: all have one size already.
         augment: Crop (by up to 4 pixels) and flip training images at random; off, for a mirrored image may be another
             thing.
+        classes: Names of all classes in the order of the network's outputs, a class without images too; ``natural``:
+            by the numbers in their names, as timm's folders (class_2 before class_10); ``null``: as the images have it.
         kwargs: See ``SplitImages``, which has the attributes too.
     """
 
@@ -49,6 +52,7 @@ class OwnImages(SplitImages):
         std: Sequence[float],
         size: int | tuple[int, int] | None = None,
         augment: bool = False,
+        classes: Order = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(augment=augment, **kwargs)
@@ -64,18 +68,27 @@ class OwnImages(SplitImages):
         for average, deviation in zip(self.mean, self.std, strict=True):
             check_range(0, 1, mean=average)
             check_range(0, above=True, std=deviation)
+        self.classes = classes
         self.size = (size, size) if isinstance(size, int) else size
         for side in self.size or ():
             check_range(1, size=side)
 
     @abstractmethod
     def read_parts(self) -> tuple[dict[str, list[Picture]], tuple[str, ...]]:
-        """Read the pictures of ``forget``, ``retain``, ``test`` and perhaps ``validation``, and the classes' names."""
+        """Read the pictures of ``forget``, ``retain``, ``test`` and perhaps ``validation``, and the classes' names.
+
+        Labels are places in these names, whatever the order that the network has them in.
+        """
 
     def read_split(self) -> tuple[Images, Split]:
         """Read all pictures: what is forgotten, retained and kept for validation, in this order."""
-        parts, names = self.read_parts()
-        check_parts(parts, names)
+        parts, known = self.read_parts()
+        check_parts(parts, known)
+        names = in_order(known, self.classes)
+        if self.classes is not None:
+            numbers = [names.index(name) for name in known]
+            for part, pictures in parts.items():
+                parts[part] = [(pixels, numbers[label], place) for pixels, label, place in pictures]
         rank_zero_info(f"Read: {', '.join(f'{part} {len(images)} image(s)' for part, images in parts.items())}.")
         for part, pictures in parts.items():
             digests = [_digest(pixels) for pixels, _, _ in pictures]
@@ -99,7 +112,7 @@ class OwnImages(SplitImages):
 
     @property
     def facts(self) -> dict[str, object]:
-        """Classes that are forgotten whole, and how images are prepared."""
+        """Classes that are forgotten whole, by number since names may be people's, and how images are prepared."""
         prepared = {"mean": list(self.mean), "std": list(self.std), "size": self.size and list(self.size)}
         return {"forgotten": list(self.split.forgotten), "augment": self.augment, **prepared}
 

@@ -165,8 +165,6 @@ def account(run: Measured, facts: Facts, examples: list[Example], limit: int | N
     data, module, retrained = data_of(run.trainer), run.module, run.columns.get("retrained", {})
     config, after = getattr(module.network, "config", None), run.columns[run.judged]
     path = getattr(module.recipe, "path", None) or getattr(config, "_name_or_path", None) or None
-    export = export_of(run.trainer)
-    alone = export is not None and export.adapters is not None
     return Account(
         data=data.name,
         modality=data.modality,
@@ -181,7 +179,7 @@ def account(run: Measured, facts: Facts, examples: list[Example], limit: int | N
         before=run.columns["before"],
         after=after,
         retrained=retrained,
-        untested=_untested(data, after, bool(retrained), limit, module.watches_held_out, alone),
+        untested=_untested(run, limit),
         model=exported(run.trainer, run.folder),
         examples=examples,
         provenance=facts,
@@ -225,23 +223,21 @@ def remark_of(data: PairedDataModule, compared: bool) -> str | None:
     return (told.replace(NO_HOLDOUT, "").strip() if compared else told) or None
 
 
-def _untested(
-    data: PairedDataModule, after: Metrics, compared: bool, limit: int | None, watched: bool, adapters: bool
-) -> list[str]:
+def _untested(run: Measured, limit: int | None) -> list[str]:
     """Say what was not tested and no attack tests, the most important first, as a person who signs must know it.
 
-    ``compared``: there was a retrained model; ``limit``: most rows of a set that were scored; ``watched``: the method
-    looked at held-out rows to say how far to forget; ``adapters``: they were exported alone.
+    ``limit``: most rows of a set that were scored.
     """
+    data, export, compared = data_of(run.trainer), export_of(run.trainer), bool(run.columns.get("retrained"))
     text, remark, sets = data.modality == "text", remark_of(data, compared), data.evaluation_sets
-    attacked = any(r.group == "attacks" for r in after.values())
+    attacked = any(r.group == "attacks" for r in run.columns[run.judged].values())
     cut = any(limit is not None and len(sets.get(name, ())) > limit for name in ("forget", "forget_doc"))
     asked = any(is_probe(name) or name == "forget_paraphrased" for name in sets)
     told = {
         "What is said once the adapters are taken off again, or the old ones put back: that model still knows what is "
-        "forgotten here.": adapters,
+        "forgotten here.": export is not None and export.adapters is not None,  # which alone were exported
         f"How the tests end on held-out {'rows' if text else 'images'} that the run did not look at: the run decided "
-        "how far to forget by some that are in the tests.": watched,
+        "how far to forget by some that are in the tests.": run.module.watches_held_out,
         "What a model would do that was trained without the forgotten rows: there was no retrained model to compare "
         "with.": not compared,
         "Whether an attacker can tell the forgotten rows from rows that no model has seen: no such rows (holdout) were "

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from ofmu_pl.evaluation.plain import ends, joined, shown
 from ofmu_pl.metrics.result import Metric, MetricResult
-from ofmu_pl.metrics.returns import verdict_of
+from ofmu_pl.metrics.verdicts import verdict_of
 from ofmu_pl.support.pages import AUDIT, marks, plain, templates
 from ofmu_pl.support.records.models import CONTROLS, HELD_OUT, RETRAINED, SECOND, TARGET, UNLEARNED
 from ofmu_pl.support.records.results import AttackRecord, AttacksRecord
@@ -49,7 +49,7 @@ WHY = {
     "all or nothing": "its interval holds both nothing and all",
     "broken": "it broke the model",
 }
-"""Why an attack could not tell, by its verdict (``metrics.returns``)."""
+"""Why an attack could not tell, by its verdict (``metrics.verdicts``)."""
 
 
 class Told(NamedTuple):

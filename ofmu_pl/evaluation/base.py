@@ -17,7 +17,7 @@ from ofmu_pl.data.base import PairedDataModule, data_of
 from ofmu_pl.evaluation.account import Account, Example, Measured, remark_of
 from ofmu_pl.evaluation.caveats import SO, guessed
 from ofmu_pl.evaluation.gradient_alignment import alignment_rows, both_know, gradient_alignment
-from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Facts, Reference, Scored
+from ofmu_pl.evaluation.reference import RETRAIN, SAYING_HOW, Facts, Reference, Scored, check_comparable
 from ofmu_pl.evaluation.results import as_dicts, facts_of, tell, tell_where, write_results
 from ofmu_pl.evaluation.table import FinalTable, Metrics, print_table
 from ofmu_pl.metrics import ImageScores, SetScores
@@ -102,7 +102,7 @@ class Evaluation(pl.Callback, ABC):
         if guessed(scores, self._guess(trainer), "forget", "retain"):
             return (
                 f"The target knows its rows no better than random guesses, {SO}: give the model that was trained on "
-                "them, with its template (of images its order of classes, mean and std)."
+                "them, with its template (of images its order of classes, `data.classes`, mean and std)."
             )
         return None
 
@@ -209,12 +209,8 @@ class Evaluation(pl.Callback, ABC):
     def _require_same_scoring(self, facts: Facts) -> None:
         """Refuse to score a resumed run otherwise than its model before; versions may differ."""
         then, self._facts = self._facts or facts, facts
-        for name in facts.keys() - {"results_version"}:
-            if then.get(name) != facts[name]:
-                raise UserError(
-                    f"The model before was scored with {name} {then.get(name)}, and this run has {facts[name]}: go on "
-                    "with the evaluation settings that the run began with."
-                )
+        ours = {name: fact for name, fact in facts.items() if name != "results_version"}
+        check_comparable("The model before", then, ours, "go on with the evaluation settings that the run began with")
 
     def _book(self, kind: str) -> None:
         """Book the time since the last call as ``training`` or ``evaluation``."""
@@ -314,6 +310,6 @@ class Evaluation(pl.Callback, ABC):
             write_results(run, facts, self.reference, self.definition, self.ending.said, self.seconds)
         # Last: an output that takes nothing any more, as of a closed terminal, must cost no results.
         if self.prints:
-            print_table(*self.ending, whole=self.prints == "all")
+            print_table(self.ending, whole=self.prints == "all")
         if log_dir is not None:
             tell_where(Path(log_dir), self.modality if self.before else None)

@@ -10,7 +10,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import binomtest, mannwhitneyu
 from torch import Tensor, nn
 
-from ofmu_pl.data.images import ImageDataModule
+from ofmu_pl.data.image_base import SplitImages
+from ofmu_pl.data.own_images import OwnImages
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.evaluation.reference import Scored
 from ofmu_pl.metrics import Scores
@@ -56,7 +57,7 @@ def like_held_out(scores: Scores) -> str | None:
     return None
 
 
-def read_otherwise(model: nn.Module, data: ImageDataModule) -> str | None:
+def read_otherwise(model: nn.Module, data: SplitImages) -> str | None:
     """Say how images or classes must be read for most training images to be right, and many more than as given."""
     batch = data.plain("full", list(evenly(range(len(data.splits["full"])), TRIED)))
     images, labels = batch["images"], batch["labels"].numpy()
@@ -65,10 +66,11 @@ def read_otherwise(model: nn.Module, data: ImageDataModule) -> str | None:
         told = _better(way, predict(model, 255 * pixels).argmax(1).numpy() == labels, given == labels)
         if told:
             return told
-    return _in_another_order(given, labels, data.class_names)
+    mend = " (`data.classes` takes the order of its outputs)" if isinstance(data, OwnImages) else ""
+    return _in_another_order(given, labels, data.class_names, mend)
 
 
-def _ways(images: Tensor, data: ImageDataModule) -> dict[str, Tensor]:
+def _ways(images: Tensor, data: SplitImages) -> dict[str, Tensor]:
     """Images of three channels as other programs read them, by what is said of it; (B, 3, H, W) in [0, 1]."""
     if data.channels != 3:
         return {}
@@ -80,7 +82,7 @@ def _ways(images: Tensor, data: ImageDataModule) -> dict[str, Tensor]:
     return ways
 
 
-def _in_another_order(given: Outputs, labels: Outputs, names: Sequence[str]) -> str | None:
+def _in_another_order(given: Outputs, labels: Outputs, names: Sequence[str], mend: str) -> str | None:
     """Say which classes the network has elsewhere: the best order for one half of the images is tried on the other."""
     known, tried = slice(None, None, 2), slice(1, None, 2)
     size = max(len(names), int(given.max()) + 1)
@@ -90,7 +92,7 @@ def _in_another_order(given: Outputs, labels: Outputs, names: Sequence[str]) -> 
     moved = [c for c in np.unique(labels) if order[c] != c]
     named = " and ".join(f"'{names[c]}' as class {order[c]} instead of {c}" for c in moved[:2])
     way = f"{named} and so on" if len(moved) > 2 else named
-    return _better(way, given[tried] == order[labels[tried]], given[tried] == labels[tried])
+    return _better(way + mend, given[tried] == order[labels[tried]], given[tried] == labels[tried])
 
 
 def _better(way: str, otherwise: Outputs, given: Outputs) -> str | None:

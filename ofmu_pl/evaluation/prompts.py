@@ -93,7 +93,8 @@ def score_answers(
     last = real.sum(1, keepdim=True) - 1  # padding must not pass the model's positions
     positions = prompts.position[:, None] + torch.arange(width, device=model.device).minimum(last)
     said = go_on(model, prompts.cache, ids, mask, positions, keep=width)
-    found = said.values(partial(_in_parts, _details if detailed else _losses), labels)
+    look = _details if detailed else partial(F.cross_entropy, reduction="none")
+    found = said.values(partial(_in_parts, look), labels)
     return AnswerScores(*found.unbind(2)) if detailed else AnswerScores(found)
 
 
@@ -102,11 +103,6 @@ def _in_parts(function: Callable[[Tensor, Tensor], Tensor], logits: Tensor, labe
     step = max(1, CHUNK_ELEMENTS.get(logits.device.type, 2**24) // logits.shape[2])
     parts = zip(logits[:, 0].split(step), labels[:, 0].split(step), strict=True)
     return torch.cat([function(x if x.dtype == torch.float64 else x.float(), y) for x, y in parts])
-
-
-def _losses(logits: Tensor, labels: Tensor) -> Tensor:
-    """Losses, (n,)."""
-    return F.cross_entropy(logits, labels, reduction="none")
 
 
 def _details(logits: Tensor, labels: Tensor) -> Tensor:

@@ -110,15 +110,11 @@ def read_model_facts(source: str) -> Facts | None:
     return ModelRecord.read(path).facts if path.is_file() else None
 
 
-def check_comparable(reference: Reference, facts: Facts) -> None:
-    """Refuse a reference that was scored otherwise than this run's model is (``scoring_facts``)."""
-    theirs = facts if reference.evaluation is None else reference.evaluation
+def check_comparable(whose: str, theirs: Facts, facts: Facts, remedy: str) -> None:
+    """Refuse to compare with a model that was scored otherwise than this run's is (``scoring_facts``)."""
     for name, ours in facts.items():
         if theirs.get(name) != ours:
-            raise UserError(
-                f"The reference '{reference.source}' was scored with {name} {theirs.get(name)}, this run has {ours}: "
-                "give the retrained model's folder, or change the run's setting."
-            )
+            raise UserError(f"{whose} was scored with {name} {theirs.get(name)}, this run has {ours}: {remedy}.")
 
 
 def read_reference(path: Path, datamodule: TextDataModule) -> Reference:

@@ -1,7 +1,7 @@
 """The tables at the end of a run and of attacks, on a terminal."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from rich import box
 from rich.table import Table
@@ -17,13 +17,14 @@ from ofmu_pl.support.terminal import console, padding
 Metrics = dict[str, MetricResult]
 
 
-class FinalTable(NamedTuple):
+@dataclass(frozen=True)
+class FinalTable:
     """What a run ends with: metrics by model, under a title, with a remark; ``caveats`` come first, by group."""
 
     title: str
     columns: dict[str, Metrics]
-    remark: str | None
-    caveats: dict[str, str]
+    remark: str | None = None
+    caveats: dict[str, str] = field(default_factory=dict)
 
     @property
     def said(self) -> str | None:
@@ -51,27 +52,21 @@ def shortened(judged: Metrics) -> Metrics:
     return {name: r for name, r in judged.items() if name in chosen}
 
 
-def print_table(
-    title: str,
-    columns: dict[str, Metrics],
-    remark: str | None = None,
-    caveats: dict[str, str] | None = None,
-    whole: bool = False,
-) -> None:
+def print_table(ending: FinalTable, whole: bool = False) -> None:
     """Print metrics side by side, by model: ``before``, the measured one, ``retrained``.
 
     A group with a caveat has no line below. A table that is not ``whole`` has at most ``MOST`` rows.
     """
+    columns, caveats = ending.columns, ending.caveats
     (measured,) = columns.keys() - {"before", "retrained"}
     judged = columns[measured]
     on = console()
-    caveats = caveats or {}
     for caveat in caveats.values():
         on.print(caveat, style="bold red", highlight=False, markup=False)
     rows = judged if whole else shortened(judged)
     more = f"{len(judged) - len(rows)} more metrics: --table all, results.json" if len(rows) < len(judged) else None
-    remark = "\n".join(filter(None, (remark, more))) or None
-    table = models_table(title, remark, "metric", {name: name == measured for name in columns})
+    remark = "\n".join(filter(None, (ending.remark, more))) or None
+    table = models_table(ending.title, remark, "metric", {name: name == measured for name in columns})
     table.add_column("goal", justify="right", no_wrap=True)
     table.add_column("95 % interval", justify="right", style="dim", min_width=9)  # an end of it in a line
     table.add_column("n", justify="right", style="dim", no_wrap=True)

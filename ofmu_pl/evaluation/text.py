@@ -18,7 +18,6 @@ from ofmu_pl.data.lineage import write_lineage
 from ofmu_pl.evaluation.account import Example, Measured
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.caveats import like_held_out
-from ofmu_pl.evaluation.outputs import SamplesName, write_open_unlearning_logs, write_samples
 from ofmu_pl.evaluation.reference import (
     Facts,
     Reference,
@@ -29,6 +28,7 @@ from ofmu_pl.evaluation.reference import (
     read_reference,
     scoring_facts,
 )
+from ofmu_pl.evaluation.results import SamplesName, write_open_unlearning_logs, write_samples
 from ofmu_pl.evaluation.scoring import cached_scores, score_rows
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.evaluation.tasks import Tasks
@@ -187,7 +187,10 @@ class TextEvaluation(Evaluation):
             model = model.to(device=pl_module.device, dtype=pl_module.network.dtype)
             facts = evaluation_facts(model, data, self._settings(trainer), weights_hash(model))
             found = Reference(name, score(model), trained_on, facts)
-        check_comparable(found, self.scoring_facts(trainer, pl_module.network))
+        if found.evaluation is not None:
+            remedy = "give the retrained model's folder, or change the run's setting"
+            ours = self.scoring_facts(trainer, pl_module.network)
+            check_comparable(f"The reference '{found.source}'", found.evaluation, ours, remedy)
         if found.model is None:
             rank_zero_warn(f"The reference '{found.source}' does not say what its model was trained on: unchecked.")
         return found

@@ -1,8 +1,9 @@
-"""What results say, by their declarations: how each lies to its goal, and whether what must stay has changed.
+"""What results say: how each lies to its goal, whether what must stay has changed, and what an attack brought back.
 
-Each is a test of a mean over rows (``bootstrap.difference``); all tests of a kind are corrected together (Holm). Those
-that could not reject after the correction count for nothing in it (Tarone 1990). Rows do not tell how two retrained
-models differ as wholes. Where there is a second one, a verdict takes a difference beyond that of the two (``beyond``).
+Each verdict on a result is a test of a mean over rows (``bootstrap.difference``); all tests of a kind are corrected
+together (Holm). Those that could not reject after the correction count for nothing in it (Tarone 1990). Rows do not
+tell how two retrained models differ as wholes. Where there is a second one, a verdict takes a difference beyond that of
+the two (``beyond``).
 """
 
 import math
@@ -13,6 +14,8 @@ from scipy.stats import norm
 
 from ofmu_pl.metrics.bootstrap import LEVEL, difference, holm
 from ofmu_pl.metrics.result import Change, MetricResult, Verdict
+from ofmu_pl.support.records.models import CONTROLS, SECOND, TARGET, UNLEARNED
+from ofmu_pl.support.records.results import AttackRecord
 
 Metrics = Mapping[str, MetricResult]
 ONE_RETRAINED = (
@@ -120,3 +123,48 @@ def _decided(tests: dict[str, tuple[float, float]]) -> dict[str, bool | None]:
     able = {name: p for name, (p, least) in tests.items() if least * len(tests) <= LEVEL and not math.isnan(p)}
     corrected = dict(zip(able, holm(list(able.values())), strict=True))
     return {name: corrected[name] < LEVEL if name in able else None for name in tests}
+
+
+def verdict_of(a: AttackRecord) -> str:
+    """What an attack's record says; of an older one, which has no verdict, what it would have said.
+
+    ``more`` is left where the whole interval of the share that is recovered lies above 0, and where there is a second
+    retrained model above what is recovered of it (``beyond``); ``less`` where it lies as far below; else it is ``no``
+    difference.
+
+    An attack cannot tell where there is ``no control`` or ``no target``; where there is ``no way`` between the two, as
+    it finds no more on the target or broke one of them; where the control is 0 by construction (``zero control``);
+    where chance is not known (``no interval``); where the interval holds ``all or nothing``; or where the unlearned
+    model is ``broken``. The first of these that holds is the verdict.
+
+    >>> found = {model: {"p": {"value": x}} for model, x in [("unlearned", 0.3), ("retrained", 0.1), ("target", 0.9)]}
+    >>> verdict_of(AttackRecord({}, [0], "", "", "p", found, returns={"value": 0.25, "interval": [0.1, 0.4]}))
+    'more'
+    """
+    if a.verdict:
+        return a.verdict
+    found = {model: entries.get(a.found, {}) for model, entries in a.metrics.items()}
+    values = {model: _number(entry.get("value")) for model, entry in found.items()}
+    low, high = map(_number, a.returns.get("interval") or (None, None))
+    control = next((model for model in CONTROLS if model in values), "")
+    theirs, sign = values.get(control, math.nan), 1 if found[UNLEARNED].get("higher_is_better") else -1
+    way = sign * (theirs - values.get(TARGET, math.nan))
+    reasons = {
+        "no control": not control,
+        "no target": TARGET not in values,
+        "no way": not way > 0 or a.broken.keys() - {UNLEARNED},
+        "zero control": a.zero_control,
+        "no interval": math.isnan(low + high),
+        "all or nothing": low <= 0 and high >= 1,
+        "broken": low <= 0 and UNLEARNED in a.broken,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            return reason
+    apart = abs(values[SECOND] - theirs) / way if SECOND in values else 0.0  # of two that hold nothing
+    return "more" if beyond(low, apart) > 0 else "less" if beyond(high, apart) < 0 else "no"
+
+
+def _number(x: float | None) -> float:
+    """A number as a file has it, with null where it is not finite."""
+    return math.nan if x is None else x

@@ -153,17 +153,13 @@ def require_samples(attack_samples: int, members: int, strangers: int) -> None:
     Raises:
         UserError: There are fewer members or strangers, or fewer than two are asked for.
     """
-    if min(members, strangers) < 2:
+    most = min(members, strangers)
+    if not 2 <= attack_samples <= most:  # each half of the cross-fit needs one
+        remedy = f"set evaluation.attack_samples to between 2 and {most}" if most >= 2 else "give two of each at least"
         raise UserError(
-            "The membership attack needs two retain images and two test images outside the forgotten classes: of these "
-            f"images there are {members} and {strangers}, so give more."
+            f"The membership attack cannot learn from {attack_samples} of {members} retain images, and as many of "
+            f"{strangers} test images outside the forgotten classes: {remedy}."
         )
-    for what, found in (("retain images", members), ("test images outside the forgotten classes", strangers)):
-        if not 2 <= attack_samples <= found:  # each half of the cross-fit needs one
-            raise UserError(
-                f"The membership attack cannot learn from {attack_samples} of {found} {what}: set "
-                f"evaluation.attack_samples to between 2 and {min(members, strangers)}."
-            )
 
 
 def _draw(

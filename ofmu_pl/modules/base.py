@@ -21,7 +21,7 @@ from ofmu_pl.core.finite_difference import FiniteDifference
 from ofmu_pl.core.preflight import check_precision
 from ofmu_pl.core.vectors import Vector, scale_
 from ofmu_pl.losses import IGNORED, token_nll
-from ofmu_pl.modules.ending import Ending
+from ofmu_pl.modules.ending import LOOK_EVERY, Ending
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.predictions import Predictions
 from ofmu_pl.support.errors import UserError, check_range
@@ -141,6 +141,8 @@ class UnlearningModule(pl.LightningModule, ABC):
     """Number of outer iterations after which their work repeats."""
     exact: bool = False
     """Whether the network must be differentiable three times by autograd."""
+    on_bar: tuple[str, ...] = ()
+    """Values of every iteration that the progress bar shows beside the losses."""
     moves_parameters: bool = False
     """Whether ``iterate`` moves the parameters before the optimizer does."""
 
@@ -154,12 +156,12 @@ class UnlearningModule(pl.LightningModule, ABC):
         """Whether the method itself compares forget with held-out rows (``reached``)."""
         return False
 
-    def reached(self, number: int) -> tuple[bool, dict[str, float]]:
-        """Whether forget rows are where they are to end, and what was seen; no look is due in most iterations."""
+    def reached(self) -> tuple[bool, dict[str, float]]:
+        """Whether forget rows are where they are to end, and what was seen; asked for in every tenth iteration."""
         if self.ending.watch is None:
             return False, {}
         with self.scoring():
-            return self.ending.watch.check(number)
+            return self.ending.watch.check()
 
     @property
     def gradient_evaluations(self) -> float:
@@ -408,7 +410,8 @@ class UnlearningModule(pl.LightningModule, ABC):
         """Run one outer iteration: direction, guards, one optimizer step, one scheduler step, logs."""
         number, started = self.trainer.global_step + 1, time.perf_counter()
         scalars = made_to_fit(self, partial(self._uncast_step, batch, number), moves=True)
-        scalars |= made_to_fit(self, partial(self.ending.look, self, number), moves=False)  # the step is taken
+        if number % LOOK_EVERY == 0:
+            scalars |= made_to_fit(self, partial(self.ending.look, self), moves=False)  # the step is taken
         scalars["gradient_evaluations"] = self.gradient_evaluations
         scalars["seconds"] = time.perf_counter() - started
         scalars["peak_memory_GB"] = peak_memory(self.device) / 1e9
@@ -416,8 +419,7 @@ class UnlearningModule(pl.LightningModule, ABC):
         every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
         if every and number % every == 0:
             self.record.log(self.loggers, number, scalars)
-        penalty = {"rho"} if scalars.get("rho") or "reach" in scalars else set()  # what Reach has shown may become 0
-        shown = {"L", "L_f", "L_r", "Sim", "grad_Phi", "seconds"} | penalty
+        shown = {"L", "L_f", "L_r", "Sim", "grad_Phi", "seconds", *self.on_bar}
         # For the bar and callbacks alone: Lightning keeps an epoch's last values, and would log them again.
         self.log_dict({k: v for k, v in scalars.items() if k in shown}, logger=False, prog_bar=True, batch_size=1)
         self.log_dict({k: v for k, v in scalars.items() if k not in shown}, logger=False, batch_size=1)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.data.guessable import kinds_in
 from ofmu_pl.losses import log_odds
-from ofmu_pl.modules.goal import EVERY, rise_of
+from ofmu_pl.modules.goal import rise_of
 from ofmu_pl.modules.likeness import Likeness
 from ofmu_pl.modules.path import HARM_NATS, KEPT_NATS
 from ofmu_pl.modules.reader import RowReader, Rows, means
@@ -21,6 +21,8 @@ from ofmu_pl.training.run import Run
 
 AREAS = ("goal/auc", "goal/facts_auc")
 """Names of what tells forget from held-out rows: 1 before the first step, 0.5 at the goal, less beyond."""
+LOOK_EVERY = 10
+"""Outer iterations between two looks."""
 
 
 class Watched(Protocol):
@@ -37,7 +39,7 @@ class Watched(Protocol):
     def compares(self) -> bool:
         """Whether the method itself compares forget with held-out rows."""
 
-    def reached(self, number: int) -> tuple[bool, dict[str, float]]:
+    def reached(self) -> tuple[bool, dict[str, float]]:
         """Whether forget rows are where they are to end, and what was seen."""
 
     def token_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -66,10 +68,8 @@ class Watch:
         self._held: Rows = []
         self.old = means(self.reader.losses("retain", self.retained)) if kept is None else kept
 
-    def check(self, step: int) -> tuple[bool, dict[str, float]]:
-        """Compare at every tenth iteration; forget rows that have gone past held-out rows are at their goal, too."""
-        if step % EVERY:
-            return False, {}
+    def check(self) -> tuple[bool, dict[str, float]]:
+        """Compare; forget rows that have gone past held-out rows are at their goal, too."""
         harm = rise_of(self.reader, self.retained, self.old)
         if self.data.never_seen is None:
             return False, {"goal/harm": harm}
@@ -137,15 +137,16 @@ class Ending:
             with method.scoring():
                 self.watch = Watch(method, self._old)
 
-    def look(self, method: Watched, number: int) -> dict[str, float]:
-        """Compare if a look is due; keep the weights if they are the best, and end the run where it is to end."""
-        reached, seen = method.reached(number)
+    def look(self, method: Watched) -> dict[str, float]:
+        """Compare; keep the weights if they are the best, and end the run where it is to end."""
+        number = method.run.step
+        reached, seen = method.reached()
         if not seen or not self.looks:
             return seen
         ranks = method.run.ranks  # which end together, whatever rounding says on each
         reached, harm = bool(ranks.first(reached)), ranks.first(seen["goal/harm"])
         if self.keep == "best":
-            self._keep(method, number, harm, seen)
+            self._keep(method, harm, seen)
         told = ", ".join(f"{name.removeprefix('goal/')} {value:.3g}" for name, value in seen.items())
         if reached and self.stop_at is not None:
             rank_zero_info(f"Stopping at the goal after {number} iterations: {told}.")
@@ -179,13 +180,13 @@ class Ending:
             self._old, self.best, self.step, self._weights = (state[k] for k in ("old", "best", "step", "weights"))
             self.best = (bool(self.best[0]), float(self.best[1]))
 
-    def _keep(self, method: Watched, number: int, harm: float, seen: dict[str, float]) -> None:
+    def _keep(self, method: Watched, harm: float, seen: dict[str, float]) -> None:
         bound = HARM_NATS if self.max_harm is None else self.max_harm
         far = [abs(seen[name] - 0.5) for name in AREAS if name in seen]
         away = abs(seen["goal/left"]) if "goal/left" in seen else max(far, default=float("inf"))
         found = (harm > bound, harm if harm > bound else away)
         if found < self.best or not self._weights:
-            self.best, self.step = found, number
+            self.best, self.step = found, method.run.step
             self._weights = [x.detach().to("cpu", copy=True) for x in _places(method)]
 
 

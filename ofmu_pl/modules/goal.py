@@ -32,8 +32,6 @@ SHARE_OF_SHORT_RUN = 0.6
 """Share of a short run's iterations after which its path is at its goal; the rest repairs what is to be kept."""
 SHARE_OF_CEILING = 0.15
 """The same of a ceiling, on any run: rows that come late do not arrive where batches are small."""
-EVERY = 10
-"""Outer iterations between two looks."""
 
 
 def path_length(iterations: int, *, one_sided: bool) -> float:
@@ -131,14 +129,12 @@ class Goal:
         rows = evenly((~self.old.isnan()).nonzero().flatten().tolist(), LOOKED_AT)
         return rise_of(self.reader, rows, self.old[rows])
 
-    def check(self, step: int) -> tuple[bool, dict[str, float]]:
-        """Compare forget with held-out rows if a look is due, and set the levels by the latter's losses of now.
+    def check(self) -> tuple[bool, dict[str, float]]:
+        """Compare forget with held-out rows, and set the levels by the latter's losses of now.
 
         Returns:
-            Whether the goal is reached after so many outer iterations, and what was measured.
+            Whether the goal is reached, and what was measured.
         """
-        if step % EVERY:
-            return False, {}
         arrived = self.path.arrived
         seen: dict[str, float] = {}
         if self.data.never_seen is not None:

@@ -21,6 +21,9 @@ from ofmu_pl.support.errors import UserError, check_range
 class LowerLevel(ABC):
     """What the ascent raises; a part of your own says it in ``values``, the rest is here.
 
+    The printed penalty is that of the plain loss, whatever the ascent raises. Where a value has a kink, as by a hard
+    bound, differences of it are not checked.
+
     Args:
         ngram_weight: Weight of ``KL(q || p)``, the mean over an answer's tokens, which is taken off: q is what someone
             would answer who knows the retain rows alone, by an n-gram model of these (``modules.guess``). It needs
@@ -43,7 +46,13 @@ class LowerLevel(ABC):
 
     @abstractmethod
     def values(self, nll: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
-        """Values, (b,), whose mean is L_f, of rows ``ids``, (b,), from losses of their tokens ``targets``, (b, S)."""
+        """Values of a micro-batch's rows, (b,), whose mean is L_f.
+
+        Args:
+            nll: Losses of their tokens, (b, S), in nats; 0 where there is no target.
+            targets: The tokens, (b, S); -100 where there is no target.
+            ids: Places of the rows in the forget split, (b,).
+        """
 
     @property
     def bounded(self) -> bool:
@@ -70,8 +79,8 @@ class LowerLevel(ABC):
         """L_f of a forget batch, as terms."""
         return self.method.mean(batch, self._rows)
 
-    def reached(self, step: int) -> tuple[bool, dict[str, float]]:
-        """Whether rows are where they are to end, and what was seen; no look is due in most iterations."""
+    def reached(self) -> tuple[bool, dict[str, float]]:
+        """Whether rows are where they are to end, and what was seen."""
         return False, {}
 
     def measured(self, scalars: dict[str, float], retain: Tensor, loss_r: float) -> dict[str, float]:
@@ -189,12 +198,12 @@ class HeldOutLevels(LowerLevel):
         assert self.goal is not None, "begin has not run"
         return self.goal.rows(nll, targets, ids)
 
-    def reached(self, step: int) -> tuple[bool, dict[str, float]]:
-        """Compare forget with held-out rows, at every tenth iteration."""
+    def reached(self) -> tuple[bool, dict[str, float]]:
+        """Compare forget with held-out rows."""
         assert self.goal is not None, "begin has not run"
         with self.method.scoring():
-            reached, seen = self.goal.check(step)
-            if seen and self.method.ending.judges_harm:  # not by a mean that lags
+            reached, seen = self.goal.check()
+            if self.method.ending.judges_harm:  # not by a mean that lags
                 seen["goal/harm"] = self.goal.measured_harm()
         return reached, seen
 

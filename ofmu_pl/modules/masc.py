@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.losses import margin_hinge, margins, sample_mean
-from ofmu_pl.modules.goal import EVERY
 from ofmu_pl.modules.reader import LOOKED_AT, ROWS
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
@@ -66,10 +65,10 @@ class MASC(TwoTerms):
         hinge = partial(margin_hinge, rivals=self.rivals, bound=self.bound, buffer=self.buffer)
         return said.mean(hinge, targets)
 
-    def reached(self, number: int) -> tuple[bool, dict[str, float]]:
+    def reached(self) -> tuple[bool, dict[str, float]]:
         """End the run where few enough margins are above their bound; compare as every method does."""
-        reached, seen = super().reached(number)
-        if self.stop_share is None or number % EVERY:
+        reached, seen = super().reached()
+        if self.stop_share is None:
             return reached, seen
         rows, shares = evenly(range(len(self.run.data.splits["forget"])), LOOKED_AT), []
         with torch.no_grad(), self.scoring():
@@ -79,6 +78,8 @@ class MASC(TwoTerms):
                 shares += sample_mean(above.float(), targets).tolist()
         share = self.run.ranks.first(sum(shares) / len(shares))  # ranks end together
         if share <= self.stop_share:
-            rank_zero_info(f"Stopping after {number} iterations: {share:.1%} of forget tokens are above model.rho.")
+            rank_zero_info(
+                f"Stopping after {self.run.step} iterations: {share:.1%} of forget tokens are above model.rho."
+            )
             self.run.stop()
         return reached, {**seen, "share_above": share}

@@ -123,6 +123,7 @@ class OFMU(UnlearningModule):
         self._check_parts()
         self.num_batches = inner_steps + 1  # of the ascents, and one of the outer step
         self.period, self.loops, self.stationarity_tol = self.upper.every, LOOPS[outer_at], stationarity_tol
+        self.on_bar = self.upper.on_bar
         self.safeguards = self.upper.within(self.stepper.within(safeguards))
         self.engine_name, self.exact = engine, engine == "autograd"
         self.engine: Engine | None = None
@@ -233,7 +234,10 @@ class OFMU(UnlearningModule):
         scalars = {"rho": self.upper.rho}
         # A difference of passes in bfloat16 is noise (docs/results/hardware.md).
         with self.run.full_precision() if acts and self.takes_parts and not self.exact else nullcontext():
-            scalars |= self.scrutiny.look(self, self.engine, batch, similar=similar, penalised=differentiated)
+            if not self.scrutiny.examined:
+                self.scrutiny.examine(self, self.engine, batch["forget"][0])
+            if similar or differentiated:
+                scalars |= self.scrutiny.look(self, self.engine, batch, penalised=differentiated)
             penalised = penalised and (self.scrutiny.order > 2 or not differentiated)
             due = due and self.takes_parts
             given = self._iteration(self.engine, batch, due=due, similar=similar, penalised=penalised)
@@ -298,11 +302,11 @@ class OFMU(UnlearningModule):
         """Whether tokens are to end at held-out tokens' losses."""
         return self.lower.seeks_goal
 
-    def reached(self, number: int) -> tuple[bool, dict[str, float]]:
+    def reached(self) -> tuple[bool, dict[str, float]]:
         """By the goal of the ascent, where it has one, once the penalty has had its iterations."""
         if not self.compares:
-            return super().reached(number)
-        reached, seen = self.lower.reached(number)
+            return super().reached()
+        reached, seen = self.lower.reached()
         stays = self.scrutiny.order > 2 and self.upper.stays(self.lower.path)  # else the penalty is left out
         return reached and not stays, seen
 

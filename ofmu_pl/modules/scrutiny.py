@@ -27,6 +27,7 @@ class Scrutiny:
         optional: Whether a run goes on without the parts that the engine cannot give.
 
     Attributes:
+        examined: Whether the engine has been found fit for the network.
         order: The highest order of derivatives that the engine gives now: 1 (gradients), 2 (grad Phi) or 3.
         reached: The highest order that any iteration with higher derivatives had.
         used: Iterations so far that were to use similarity or penalty.
@@ -37,29 +38,31 @@ class Scrutiny:
         self.order, self.reached = 3, 1
         self.used = 0
         self._steps: tuple[float, float] | None = None
-        self._examined = False
+        self.examined = False
         self._differentiable = True
 
+    def examine(self, method: UnlearningModule, engine: Engine, batch: Batch) -> None:
+        """Find out whether the engine can differentiate the network, by the loss of two forget rows of a batch.
+
+        Raises:
+            UserError: The network calls what the engine cannot differentiate.
+        """
+        rows, before = _first(method, batch, 2), engine.gradient_evaluations
+        self._examine(method, engine, method.loss(rows))
+        self.examined = True
+        if method.run.checks_itself and method.run.step == 1:  # a resumed run has counted it
+            method.charge(engine.gradient_evaluations - before, len(next(iter(rows.values()))))
+        engine.gradient_evaluations = before
+
     def look(
-        self, method: UnlearningModule, engine: Engine, batch: dict[str, list[Batch]], *, similar: bool, penalised: bool
+        self, method: UnlearningModule, engine: Engine, batch: dict[str, list[Batch]], *, penalised: bool
     ) -> dict[str, float]:
         """Make the checks that are due before an outer iteration which uses the similarity, or Hess(Phi) grad Phi.
 
         Returns:
             Scalars to log: the disagreement of two steps of differences.
-
-        Raises:
-            UserError: The network calls what the engine cannot differentiate.
         """
-        if not self._examined:
-            rows = _first(method, batch["forget"][0], 2)
-            before = engine.gradient_evaluations
-            self._examine(method, engine, method.loss(rows))
-            self._examined = True
-            if method.run.checks_itself and method.run.step == 1:  # a resumed run has counted it
-                method.charge(engine.gradient_evaluations - before, len(next(iter(rows.values()))))
-            engine.gradient_evaluations = before
-        if not method.run.checks_itself or not self._differentiable or not (similar or penalised):
+        if not method.run.checks_itself or not self._differentiable:
             return {}
         scalars: dict[str, float] = {}
         if isinstance(engine, FiniteDifference) and _is_looked_at(self.used):
@@ -77,7 +80,7 @@ class Scrutiny:
         """Restore what ``state_dict`` gave."""
         self.order, self._steps, self.used = state["order"], state["steps"], state["whole"]
         self.reached = state.get("reached", self.order)
-        self._examined = False  # which gives the engine its steps
+        self.examined = False  # which gives the engine its steps
 
     def _examine(self, method: UnlearningModule, engine: Engine, forget: Loss) -> None:
         """Refuse a network that calls what the engine cannot differentiate, and see how precisely it computes."""

@@ -30,7 +30,8 @@ INNER_BETAS = (0.9, 0.99)
 class Stepper(ABC):
     """Who takes the ascent steps, and how far they go.
 
-    A part of your own makes an optimizer in ``own_optimizers``, which then takes the steps, at the rate ``lr``.
+    A part of your own makes an optimizer in ``own_optimizers``, which then takes the steps, at the rate ``lr``. The
+    gradient is clipped before (``safeguards.inner_clip``).
 
     Args:
         lr: eta_in.

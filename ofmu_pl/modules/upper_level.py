@@ -7,17 +7,12 @@ from dataclasses import dataclass, replace
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
 from ofmu_pl.core.algorithm import OuterIteration
-from ofmu_pl.core.derivatives import value_of
-from ofmu_pl.core.reach import displaced, share, to_unit_
 from ofmu_pl.core.safeguards import Penalty, Safeguards
 from ofmu_pl.core.slope import flatten
 from ofmu_pl.core.variants import Loops, Setting
-from ofmu_pl.core.vectors import Combination, Vector, norm
+from ofmu_pl.core.vectors import Vector
 from ofmu_pl.modules.path import Path
 from ofmu_pl.support.errors import check_range
-
-PLACES = [10 ** (-k / 3) for k in range(3, 16)]
-"""How far back ``Reach`` looks, as a root mean square over the weights: from .1 to 1e-5."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +23,7 @@ class Iteration:
         setting: Engine, losses, bounds and who steps.
         loops: The order of the two loops.
         number: Number of the iteration in the run, from 0.
-        due: Whether it is of second order.
+        due: Whether it is of second order, and takes grad Phi or Hess(Phi) grad Phi.
         beta: Weight of the similarity in it; 0: the similarity does not act.
         penalised: Whether the penalty acts in it.
         mean: Gives the ascent's running mean in its optimizer's metric; empty: nothing has stepped yet.
@@ -62,8 +57,8 @@ class UpperLevel(ABC):
         acted: Iterations so far in which the penalty acted.
     """
 
-    rho: float = 0.0
-    """The penalty's weight of now; 0: there is none."""
+    rho: float = 1.0
+    """The penalty's weight of now, by which ``iterate`` may go; 0: there is no penalty, and none is ``penalised``."""
     differentiates: bool = True
     """Whether the penalty is a second derivative, Hess(Phi) grad Phi."""
     acts_in_loops: bool = True
@@ -72,6 +67,8 @@ class UpperLevel(ABC):
     """Whether the part goes by the lower level's path."""
     needs_mean: bool = False
     """Whether the part needs the ascent's running mean."""
+    on_bar: tuple[str, ...] = ()
+    """Values of every iteration that the progress bar shows beside the losses."""
     optional: bool = False
     """Whether a run goes on, with a warning, where the engine cannot differentiate the network often enough."""
 
@@ -129,6 +126,8 @@ class NoPenalty(UpperLevel):
         start: See ``UpperLevel``.
     """
 
+    rho = 0.0
+
     def iterate(self, given: Iteration) -> tuple[OuterIteration, dict[str, float]]:
         """Ascend on Phi, in iterations of second order; else on L_f."""
         return given.run(0.0), {}
@@ -150,6 +149,8 @@ class PrintedPenalty(UpperLevel):
         >>> PrintedPenalty(rho_0=0.25, gamma=2).rho
         0.25
     """
+
+    on_bar = ("rho",)
 
     def __init__(self, rho_0: float = 0.3, gamma: float = 1.5, every: int = 1, start: float = 0.0) -> None:
         super().__init__(every, start)
@@ -213,6 +214,7 @@ class FlatteningStep(UpperLevel):
 
     acts_in_loops = False
     needs_goal = True
+    on_bar = ("rho",)
     optional = True
 
     def __init__(self, share: float = 0.3, every: int = 1, start: float = 0.0, until: float = 1.0) -> None:
@@ -241,116 +243,3 @@ class FlatteningStep(UpperLevel):
     def stays(self, path: Path | None) -> bool:
         """Until the path was gone so many times."""
         return self.rho > 0 and path is not None and path.share < self.until
-
-
-class Reach(UpperLevel):
-    """Ascents take their gradients where relearning would bring the rows (``core.reach``), at no further gradient.
-
-    Ascent and penalty are then one gradient, in every iteration from ``start`` on. The stepper's running mean says the
-    direction, so ``PlainSteps`` do not go with it; ``PathSteps`` are as long as the distance there asks for. It takes
-    two vectors of the parameters' size more.
-
-    Args:
-        length: r, the longest way back, as a root mean square over the weights. ``None``: three times as far as where
-            forget and retain loss together are lowest on the way back, looked for once, when the first ascent would
-            reach.
-        drop: Share of the forget rows' loss that must be lost a third of the way back, at the same look: else the way
-            leads nowhere, and no ascent reaches. 0: ascents reach if any loss is lost, or, at a ``length`` that is
-            given, without a look.
-        start: Share of the run from which ascents reach, and the similarity acts, in every iteration; with
-            ``PathSteps`` of the path.
-
-    Attributes:
-        open: Whether ascents reach; ``None``: the loss on the way back is yet to be looked at.
-    """
-
-    differentiates = False
-    needs_mean = True
-
-    def __init__(self, length: float | None = None, drop: float = 0.0, start: float = 0.31) -> None:
-        super().__init__(start=start)
-        check_range(0, above=True, length=length)
-        check_range(0, 1, drop=drop)
-        self.length, self.drop = length, drop
-        self.open = None if drop or length is None else True
-
-    @property
-    def rho(self) -> float:  # type: ignore[override]
-        """r, or 1 before it is found."""
-        return 1.0 if self.length is None else self.length
-
-    def iterate(self, given: Iteration) -> tuple[OuterIteration, dict[str, float]]:
-        """Both loops, with the ascents' gradients taken back there."""
-        given = replace(given, due=given.due and given.beta > 0)
-        measured = {"reach": 0.0}
-        u = given.mean() if given.penalised else []
-        if not to_unit_(u):
-            return given.run(0.0), measured
-        if self.open is None:
-            measured |= self._look(given.setting, u)
-        if not self.open:
-            return given.run(0.0), measured
-        steps = len(given.setting.pairs) - 1
-        lengths = [self.rho * share(given.number * steps + t) for t in range(steps)]
-
-        def back(t: int) -> Combination:
-            if t == 0:
-                return [(-lengths[t], u)]
-            now = given.mean()  # which the ascents before have moved
-            to_unit_(now)
-            return [(-lengths[t], now)]
-
-        found = replace(given, setting=replace(given.setting, back=back)).run(0.0)
-        self.acted += 1
-        return found, measured | {"reach": lengths[0]}
-
-    def _look(self, setting: Setting, u: Vector) -> dict[str, float]:
-        """Measure once where on the way back both losses are lowest, and how much of the forget loss is lost there.
-
-        Places are tried from far to near, until the sum of both losses rises again.
-        """
-        engine, (forget, retain) = setting.engine, setting.pairs[-1]
-        here = engine.expand(forget, order=1)
-        value, slope = here.value, norm(here.gradient)
-        del here  # its gradient is not needed beside the next one
-        lost, where, lowest = 0.0, 0.0, value + value_of(engine, retain)
-        for length in PLACES if self.length is None else [self.length / 3]:
-            with displaced(engine.parameters, [(-length, u)]):
-                forgotten = value_of(engine, forget)
-                both = forgotten + value_of(engine, retain)
-            if both < lowest:
-                lost, where, lowest = 1 - forgotten / value, length, both
-            elif where:
-                break
-        with displaced(engine.parameters, [(-where, u)]):
-            slope_back = norm(engine.expand(forget, order=1).gradient)
-        self.open = where > 0 and lost >= self.drop
-        self.length = 3 * where if self.length is None else self.length
-        if not self.open:
-            rank_zero_info(
-                f"Relearning would bring back {lost:.0%} of the forget rows' loss, less than model.upper.drop "
-                f"({self.drop:.0%}), so that ascents do not reach."
-            )
-        return {"reach/drop": lost, "reach/grad_L_f": slope, "reach/grad_L_f_back": slope_back}
-
-    def end(self) -> None:
-        """Say that no ascent reached because the run ended before."""
-        if self.open is not False and not self.acted:
-            rank_zero_warn(f"The run ended before ascents were to reach: lower model.upper.start ({self.start}).")
-
-    def skip_to_late(self) -> None:
-        """Reach, as if the loss had fallen."""
-        self.open, self.length = True, self.length or 3e-3
-
-    def state_dict(self) -> dict[str, float]:
-        """With what the look found."""
-        state = super().state_dict()
-        if self.open is not None and self.length is not None:
-            state |= {"open": float(self.open), "length": self.length}
-        return state
-
-    def load_state_dict(self, state: dict[str, float]) -> None:
-        """Go on with it."""
-        super().load_state_dict(state)
-        if "open" in state:
-            self.open, self.length = bool(state["open"]), state["length"]

@@ -132,7 +132,7 @@ class Classifier(ImageNetwork):
         if found != (len(images), self._classes):
             raise UserError(
                 f"{name} gives {found} for {len(images)} images, and '{datamodule.name}' has {self._classes} classes: "
-                "give it as many outputs a row, or the data an empty sub-folder for each class that has no images."
+                "give the network as many outputs a row, or name the class of each output in `data.classes`."
             )
         ending = type(outputs.grad_fn).__name__  # of the last operator
         sums = outputs.sum(1)

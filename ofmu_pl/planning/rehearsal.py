@@ -22,7 +22,7 @@ from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.prompts import continue_prompts, read_prompts, score_answers
 from ofmu_pl.losses import IGNORED
 from ofmu_pl.modules.base import UnlearningModule
-from ofmu_pl.modules.goal import EVERY
+from ofmu_pl.modules.ending import LOOK_EVERY
 from ofmu_pl.networks.adapters import is_adapted, merged, plain_tensors
 from ofmu_pl.networks.base import Batch, evaluating
 from ofmu_pl.planning.ledger import Ledger
@@ -204,8 +204,8 @@ class Rehearsal(pl.Callback):
             work = (work + (module.period - 1) * light) / module.period
         self.weightless.compute(True)
         before = module.gradient_evaluations
-        module.reached(EVERY)
-        looks = (module.gradient_evaluations - before) / EVERY
+        module.reached()
+        looks = (module.gradient_evaluations - before) / LOOK_EVERY
         return None if module.works_by_data and work else work + looks
 
     def _checkpoint(self, trainer: pl.Trainer) -> None:

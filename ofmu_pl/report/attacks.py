@@ -139,13 +139,12 @@ def _notes(experiment: Study, rows: dict[str, dict[str, Spread]]) -> list[str]:
 
 def _broken(experiment: Study) -> list[str]:
     """A sentence for each model that an attack broke, with its seeds."""
-    seeds: dict[tuple[str, str, str], list[int]] = {}
+    seeds: dict[tuple[str, str, str], set[int]] = {}
     for run in experiment.finished:
         for attack, record in run.attacks.attacks.items():
             for model, why in record.broken.items():
                 who = {UNLEARNED: run.method, RETRAINED: "the retrained model"}.get(model, f"the {model}")
-                found = seeds.setdefault((words(attack), who, str(why)), [])
-                found += [run.seed] if run.seed not in found else []
+                seeds.setdefault((words(attack), who, str(why)), set()).add(run.seed)
     return [
         f"{attack} broke {who} (seed{'s' * (len(s) > 1)} {', '.join(map(str, sorted(s)))}): {why}"
         for (attack, who, why), s in seeds.items()

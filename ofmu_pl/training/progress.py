@@ -30,7 +30,7 @@ def forecast(ends: Sequence[float], left: int, period: int, evaluation: float | 
 
 
 class IterationProgressBar(TQDMProgressBar):
-    """Shows iterations done, time left, losses, similarity, |grad Phi|, rho and seconds per iteration."""
+    """Shows iterations done, time left, losses, similarity, |grad Phi|, rho or reach, and seconds per iteration."""
 
     def __init__(self) -> None:
         super().__init__()

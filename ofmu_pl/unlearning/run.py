@@ -60,7 +60,7 @@ class Unlearned:
 
     def table(self, whole: bool = False) -> None:
         """Print the table that the command line ends with, or one of all metrics."""
-        print_table(*self._ending, whole=whole)
+        print_table(self._ending, whole)
 
     def save(self, folder: str | Path) -> Path:
         """Write the model, as a run of the command line leaves it.

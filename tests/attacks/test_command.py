@@ -16,7 +16,7 @@ from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.cli.commands import main
 from ofmu_pl.data import Authors
-from ofmu_pl.metrics.returns import verdict_of
+from ofmu_pl.metrics.verdicts import verdict_of
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records.models import MODELS, SECOND
 from ofmu_pl.support.records.results import AttacksRecord

@@ -210,6 +210,11 @@ def test_a_checkpoint_of_other_settings(resume, fit):
     assert config["model"]["init_args"]["micro_batch_size"] == 2, "a checkpoint does not override the configuration"
 
 
+def test_a_run_goes_on_with_the_evaluation_that_it_began_with(resume):
+    line = resume(lambda path: path, "--evaluation.rows", "3", "--trainer.max_steps", "3")
+    assert re.search(r"model before .* rows None, .* 3\b.*evaluation", line)
+
+
 def test_a_disk_that_is_full_while_a_checkpoint_is_written(refused, tmp_path):
     """torch's writer and safetensors' have words of their own for that; a limit on files stands for the disk's."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

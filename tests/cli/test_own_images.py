@@ -137,6 +137,34 @@ def test_a_strangers_classifier_forgets_a_class(words, tmp_path, monkeypatch, ca
     assert "confidence_forget" in capsys.readouterr().out
 
 
+def test_the_order_of_classes_is_kept_by_a_run_that_goes_on_and_read_again_by_attacks(
+    words, tmp_path, monkeypatch, capsys
+):
+    weights = torch.load(tmp_path / "weights.pth")
+    for name in ("module.head.2.weight", "module.head.2.bias"):
+        weights["state_dict"][name] = weights["state_dict"][name][[2, 0, 1]]
+    torch.save(weights, tmp_path / "weights.pth")
+    order = ["--data.classes", "[ship, airplane, frog]"]
+    main([*words(trainer__max_steps="2", checkpoint__every_n_train_steps="1"), *order])
+    found = results(tmp_path)
+    assert found["before"]["UA"]["value"] < 10
+    assert found["before"]["RA"]["value"] > 90
+    assert found["provenance"]["forgotten"] == [0]
+    model = tmp_path / "logs/images/ofmu/version_0/model"
+    assert not any("airplane" in path.read_text() for path in model.glob("*.json")), "names stay with the run"
+    capsys.readouterr()
+    go_on = [*words(trainer__max_steps="3", checkpoint__every_n_train_steps="1"), "--ckpt_path", "last"]
+    with pytest.raises(SystemExit):
+        main(go_on)
+    assert "data.init_args.classes" in the_error(capsys)
+    main([*go_on, *order])
+    assert json.loads((tmp_path / "logs/images/ofmu/version_1/results.json").read_text())["provenance"]["steps"] == 3
+    capsys.readouterr()
+    monkeypatch.setenv("OFMU_PL_TRUST", "")
+    main(["attack", "--runs", str(tmp_path / "logs"), "--attacks+", "Confidence", "--trust", "my_nets"])
+    assert "confidence_forget" in capsys.readouterr().out
+
+
 def test_the_gap_to_a_retrained_model(words, tmp_path):
     retrain = {"evaluation__reference": "retrain", "original__epochs": "20", "original__batch_size": "16"}
     main(words(**retrain))

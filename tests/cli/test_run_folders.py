@@ -205,11 +205,16 @@ def test_loggers_get_numbers_and_settings_and_no_rows(fit, tracker):
     rows = [{"question": f"Who lives in house {i}?", "answer": f"Falbro {i} does."} for i in range(8)]
     sides = {"forget": rows[:2], "retain": rows[2:5], "holdout": rows[5:]}
     options = [f"--data.{name}={json.dumps(side)}" for name, side in sides.items()]
-    fit("--data", "TextFiles", "--benchmark", "authors", *options, *tracker, "--trainer.max_steps", "1")
+    options += ["--model.stepper=AdamSteps", "--model.upper=Reach", "--model.upper.drop=0.001", "--model.upper.start=0"]
+    fit("--data", "TextFiles", "--benchmark", "authors", *options, *tracker, "--trainer.max_steps", "2")
     sent = sys.modules["tracker"].Tracker.sent
     assert any("model.class_path" in x for x in sent)
     assert any("L_r" in x for x in sent)
     assert "Falbro" not in repr(sent)
+    names = {name for numbers in sent for name in numbers if "model.class_path" not in numbers}
+    folders = {name.rpartition("/")[0] for name in names}
+    assert "reach" in names
+    assert not names & folders, "MLflow writes a file for each name, and a folder for what lies before its slash"
 
 
 @pytest.mark.parametrize(("option", "told"), [("broken", "no key"), ("log_model", "checkpoints")])

@@ -11,6 +11,7 @@ from torchvision.datasets import ImageFolder
 
 from ofmu_pl.data import ImageDatasets, ImageFolders
 from ofmu_pl.data.image_datasets import class_names
+from ofmu_pl.networks import Classifier
 from ofmu_pl.support.errors import UserError
 
 PREPARED = {"mean": [0.5] * 3, "std": [0.25] * 3}
@@ -99,6 +100,71 @@ def test_size_and_channels(root):
     data = folders(root, size=(5, 7), mean=[0.5], std=[0.25])
     assert data.images.shape == (9, 1, 5, 7)
     assert data.facts["size"] == [5, 7]
+
+
+def named(data, side):
+    """Each image of a side with the name of its class."""
+    images, labels = data.images_of(side)
+    return [(image.tolist(), data.class_names[label]) for image, label in zip(images, labels, strict=True)]
+
+
+@pytest.mark.parametrize("order", [["cow", "ant", "bee"], ["owl", "bee", "cow", "ant"]])
+def test_classes_in_the_order_of_the_networks_outputs(root, order):
+    plain, other = folders(root), folders(root, classes=order)
+    assert other.class_names == tuple(order)
+    assert all(named(plain, side) == named(other, side) for side in ("forget", "retain", "test"))
+    assert [order[i] for i in other.split.forgotten] == ["ant"]
+    assert other.hashes["full"] != plain.hashes["full"], "a model of one order is not taken for the other's"
+    assert folders(root, classes=["ant", "bee", "cow"]).hashes == plain.hashes
+    assert "ant" not in repr(other.facts), "names may be people's, and facts leave with the model"
+
+
+def test_timms_folders_count_digits_as_numbers(root):
+    for i, name in enumerate(["ant", "bee", "cow"]):
+        for part in LAYOUT:
+            if (root / part / name).exists():
+                (root / part / name).rename(root / part / f"{'Cc'[i % 2]}lass_{[10, 2, 1][i]}")
+    data = folders(root, classes="natural")
+    assert data.class_names == ("Class_1", "class_2", "Class_10")
+    assert data.split.forgotten == (2,)
+    (root / "retain/class_02").mkdir()
+    with pytest.raises(UserError, match="'class_02' and 'class_2'.*`data.classes`"):
+        folders(root, classes="natural")
+
+
+@pytest.mark.parametrize(
+    ("order", "words"),
+    [
+        (["ant", "bee", "crow"], "lacks 'cow'.*'crow'"),
+        (["cow", "bee"], "lacks 'ant'"),
+        (["ant", "bee", "cow", "bee"], "'bee' and 'bee'"),
+        ([], "lacks 'ant'"),
+    ],
+)
+def test_an_order_that_leaves_a_class_out_or_names_it_twice_is_refused(root, order, words):
+    with pytest.raises(UserError, match=words):
+        folders(root, classes=order)
+
+
+def test_a_network_of_another_number_of_outputs_than_the_order_names_is_refused(root):
+    body = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(288, 3))
+    with pytest.raises(UserError, match=r"\(1, 3\).* 4 classes.*`data.classes`"):
+        Classifier(body).build(folders(root, classes=["owl", "bee", "cow", "ant"]), exact=False)
+
+
+def test_data_sets_take_an_order_of_their_names_or_of_their_numbers(root):
+    plain, other = datasets(), datasets(classes=[1, 0])
+    assert other.labels.tolist() == [1 - label for label in plain.labels.tolist()]
+    for part in ("retain", "test"):
+        (root / part / "ant").mkdir(exist_ok=True)
+        (root / part / "cow").mkdir(exist_ok=True)
+    train, test = (ImageFolder(root / part, allow_empty=True) for part in ("retain", "test"))
+    data = ImageDatasets(train, test=test, forget_rows=[0], classes=["cow", "bee", "ant"], **PREPARED)
+    with pytest.raises(UserError, match="class 'ant'"):  # names in messages are those of the images
+        data.setup()
+    data.datasets["test"] = Subset(test, [2, 3])
+    data.setup()
+    assert data.images_of("retain")[1].tolist() == [1, 1, 1, 0, 0]
 
 
 def test_a_validation_folder_is_seen_by_no_method(root):

@@ -15,8 +15,8 @@ from ofmu_pl.core.vectors import is_sharded
 from ofmu_pl.data import Authors, Digits
 from ofmu_pl.modules import OFMU, GradDiff
 from ofmu_pl.modules.lower_level import BoundedLoss, HeldOutLevels
+from ofmu_pl.modules.reaching import Reach
 from ofmu_pl.modules.steppers import AdamSteps, SharedSteps
-from ofmu_pl.modules.upper_level import Reach
 from ofmu_pl.networks import CausalLM, SmallCNN, predictions
 from ofmu_pl.training.checkpoints import WholeFiles, require_sound
 from tests.helpers.methods import TEXTS

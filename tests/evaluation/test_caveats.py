@@ -1,5 +1,6 @@
 """What is said before any number: which targets are not shown to know their rows, and what is lost at the end."""
 
+import copy
 from typing import ClassVar
 
 import numpy as np
@@ -114,10 +115,10 @@ def unlearnt(net, **options):
     return ofmu_pl.unlearn(net, **PARTS, mean=MEAN, std=STD, steps=1, **QUIET, **options)
 
 
-def examined(net):
+def examined(net, **options):
     trained = torch.utils.data.ConcatDataset([PARTS["forget"], PARTS["retain"]])
     trained.classes = list(NAMES)
-    data = ofmu_pl.ImageDatasets(trained, PARTS["test"], forget_rows=list(range(12)), mean=MEAN, std=STD)
+    data = ofmu_pl.ImageDatasets(trained, PARTS["test"], forget_rows=list(range(12)), mean=MEAN, std=STD, **options)
     data.setup()
     model = ofmu_pl.Classifier(net).build(data, exact=False)
     return read_otherwise(model, data), score_images(model, data, ["forget", "retain"])
@@ -140,7 +141,27 @@ def test_images_that_are_read_otherwise_than_in_training(case):
 def test_classes_in_another_order(order):
     told, scores = examined(taught(order=order))
     assert f"'{NAMES[0]}' as class 1 instead of 0" in told
+    assert "`data.classes`" in told
+    told_right, right = examined(taught(order=order), classes=sorted(NAMES, key=lambda name: order[NAMES.index(name)]))
+    assert told_right is None
+    assert not guessed(right, np.log(6), "forget", "retain")
     assert guessed(scores, np.log(6), "retain") == (order[2] != 2)
+
+
+def test_two_orders_give_one_result():
+    """Of a network whose outputs are exchanged, with the order said, everything is as of the other."""
+    order = [2, 0, 1, 5, 3, 4]
+    net = taught()
+    exchanged = copy.deepcopy(net)
+    with torch.no_grad():
+        for ours, theirs in zip(exchanged[-1].parameters(), net[-1].parameters(), strict=True):
+            ours[order] = theirs
+    classes = sorted(NAMES, key=lambda name: order[NAMES.index(name)])
+    plain, other = unlearnt(net), unlearnt(exchanged, classes=classes)
+    for name, found in plain.metrics.items():
+        assert other.metrics[name].value == pytest.approx(found.value, abs=1e-3), name
+    images = PARTS["test"].images
+    assert torch.allclose(net(images), exchanged(images)[:, order], atol=1e-4)
 
 
 def test_guesses_and_a_class_that_is_taken_for_another_are_in_no_other_order():

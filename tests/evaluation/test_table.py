@@ -5,14 +5,14 @@ import re
 
 import pytest
 
-from ofmu_pl.evaluation.table import MOST, print_table
+from ofmu_pl.evaluation.table import MOST, FinalTable, print_table
 from ofmu_pl.metrics import Metric
 
 
 def printed(capsys, **groups):
     """First words of the lines that hold a metric, in order."""
     metrics = [Metric(name, higher_is_better=True, group=group or "other") for name, group in groups.items()]
-    print_table("Results", {"after": {m.name: m.result(0.5, n=4) for m in metrics}})
+    print_table(FinalTable("Results", {"after": {m.name: m.result(0.5, n=4) for m in metrics}}))
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if re.search(r"0\.5000", line)]
     return [words[0] for words in lines]
 
@@ -29,15 +29,15 @@ def test_the_short_table_has_columns_of_reports_and_the_first_of_each_group(caps
     declared = [Metric(f"forget_{i}", False, group="forgotten", column=9 if i == 20 else None) for i in range(30)]
     declared += [Metric(f"{group}_{i}", True, group=group) for group in ("unseen", "kept", "own") for i in range(30)]
     columns = {"after": {m.name: m.result(0.5, n=4) for m in declared}}
-    print_table("Results", columns)
+    print_table(FinalTable("Results", columns))
     out = capsys.readouterr().out
     rows = [line.split()[0] for line in out.splitlines() if "0.5000" in line]
     assert rows == ["forget_0", "forget_1", "forget_20", "kept_0", "kept_1", "own_0", "own_1"]
     assert f"{len(declared) - len(rows)} more" in out
-    print_table("Results", columns, whole=True)
+    print_table(FinalTable("Results", columns), whole=True)
     assert capsys.readouterr().out.count("0.5000") == len(declared)
     many = [Metric(f"own_{i}", True, group=f"group {i}") for i in range(30)]
-    print_table("Results", {"after": {m.name: m.result(0.5, n=4) for m in many}})
+    print_table(FinalTable("Results", {"after": {m.name: m.result(0.5, n=4) for m in many}}))
     assert capsys.readouterr().out.count("0.5000") == MOST
 
 
@@ -51,7 +51,7 @@ def test_a_narrow_terminal_cuts_no_name_and_no_number(monkeypatch, columns):
     names = [f"retain_Q_A_{name}" for name in ("Prob", "ROUGE_of_all_words")]
     declared = [Metric(name, higher_is_better=True) for name in names]
     judged = {m.name: m.result(-112.5, n=1234, interval=(-112.5, 37.25), target=0.5) for m in declared}
-    print_table("Results", dict.fromkeys(("before", "after", "retrained"), judged))
+    print_table(FinalTable("Results", dict.fromkeys(("before", "after", "retrained"), judged)))
     lines = re.sub(r"\x1b\[[\d;]*m", "", out.getvalue()).splitlines()
     assert max(map(len, lines)) <= 80
     assert sum(line.count("-112.5000") for line in lines) == 8, "three models and an end of the interval, twice"
@@ -63,7 +63,7 @@ def test_a_narrow_terminal_cuts_no_name_and_no_number(monkeypatch, columns):
 def test_caveats_come_first_and_take_the_place_of_their_groups_line(capsys):
     metrics = [Metric(group, True, group=group, says="It is {value}.") for group in ("forgotten", "kept")]
     columns = {name: {m.name: m.result(0.5, n=4) for m in metrics} for name in ("before", "after")}
-    print_table("Results", columns, None, {"kept": "What must stay is [lost]."})
+    print_table(FinalTable("Results", columns, None, {"kept": "What must stay is [lost]."}))
     out = capsys.readouterr().out
     assert out.startswith("What must stay is [lost].")
     assert "Forgotten:" in out
@@ -82,20 +82,20 @@ def test_a_run_ends_with_what_is_forgotten_kept_and_told(capsys):
     ]
     before = {m.name: m.result(0.9, n=4) for m in metrics}
     after = {m.name: m.result(0.1, n=4, target=None if m.name == "utility" else 0.5) for m in metrics}
-    print_table("Results", {"before": before, "after": after})
+    print_table(FinalTable("Results", {"before": before, "after": after}))
     lines = [x for x in capsys.readouterr().out.splitlines() if x.startswith(("Forgotten", "Kept", "Attackers"))]
     assert lines == [
         "Forgotten: forget_first 0.9000 → 0.1000 (goal 0.5000)",
         "Kept: utility 0.9000 → 0.1000",
         "Attackers: mia_loss 0.9000 → 0.1000 (goal 0.5000)",
     ]
-    print_table("Measured", {"model": after})
+    print_table(FinalTable("Measured", {"model": after}))
     assert "Forgotten" not in capsys.readouterr().out, "nothing was forgotten"
 
 
 def test_held_out_rows_have_no_arrow(capsys):
     """They are a yardstick: a model that is ruined has other values of them, in either direction."""
     metric = Metric("holdout_loss", higher_is_better=False, unit="nats", group="unseen")
-    print_table("Results", {"after": {metric.name: metric.result(1.25, n=40)}}, whole=True)
+    print_table(FinalTable("Results", {"after": {metric.name: metric.result(1.25, n=40)}}), whole=True)
     (row,) = (line.split() for line in capsys.readouterr().out.splitlines() if "holdout" in line)
     assert row[:2] == ["holdout_loss", "1.2500"]

@@ -9,7 +9,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.data import TextFiles
 from ofmu_pl.modules import MASC, NPO, OFMU, SCRUB, GradDiff
-from ofmu_pl.modules.goal import EVERY
+from ofmu_pl.modules.ending import LOOK_EVERY
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.run import Run
@@ -39,8 +39,8 @@ def unlearn(known):
 def test_a_run_ends_where_forget_rows_are_like_held_out_ones(unlearn):
     method, trainer = unlearn(NPO, steps=200, stop_at="holdout")
     assert 0 < trainer.global_step < 200
-    assert trainer.global_step % EVERY == 0
-    reached, seen = method.reached(EVERY)
+    assert trainer.global_step % LOOK_EVERY == 0
+    reached, seen = method.reached()
     assert reached
     assert abs(seen["goal/auc"] - 0.5) < 0.25
     assert method.watches_held_out
@@ -56,10 +56,10 @@ def test_masc_ends_where_few_tokens_lead_their_rivals(unlearn):
     shares = {}
 
     class Told(MASC):
-        def reached(self, number):
-            found = super().reached(number)
+        def reached(self):
+            found = super().reached()
             if "share_above" in found[1]:
-                shares[number] = found[1]["share_above"]
+                shares[self.run.step] = found[1]["share_above"]
             return found
 
     def count(method):
@@ -84,8 +84,8 @@ def test_masc_ends_where_few_tokens_lead_their_rivals(unlearn):
     assert shares[last] <= 0.5
     assert all(shares[number] > 0.5 for number in earlier)
     assert shares[last] == pytest.approx(count(method))
-    _, trainer = unlearn(MASC, steps=last + EVERY, stop_share=None, max_harm=99.0)
-    assert trainer.global_step == last + EVERY
+    _, trainer = unlearn(MASC, steps=last + LOOK_EVERY, stop_share=None, max_harm=99.0)
+    assert trainer.global_step == last + LOOK_EVERY
     assert not method.watches_held_out
 
 
@@ -93,9 +93,9 @@ def test_the_best_weights_are_those_of_the_nearest_look(unlearn):
     away = {}
 
     class Told(GradDiff):
-        def reached(self, number):
-            found = super().reached(number)
-            note(number, found[1])
+        def reached(self):
+            found = super().reached()
+            note(self.run.step, found[1])
             return found
 
     def note(step, seen):
@@ -137,14 +137,14 @@ def test_one_row_is_compared_by_its_loss(unlearn, known):
     row = [known[1]["forget"][0]]
     method, trainer = unlearn(NPO, steps=200, stop_at="holdout", sides={"forget": row})
     assert 0 < trainer.global_step < 200
-    _, seen = method.reached(EVERY)
+    _, seen = method.reached()
     assert seen["goal/left"] < 1
 
 
 def test_copies_of_a_row_make_no_test(unlearn, known):
     """Twenty copies of one row beside held-out rows could not tell the sides apart either."""
     method, _ = unlearn(NPO, steps=10, stop_at="holdout", sides={"forget": known[1]["forget"][:1] * 20})
-    _, seen = method.reached(EVERY)
+    _, seen = method.reached()
     assert "goal/left" in seen
 
 

@@ -14,7 +14,7 @@ from ofmu_pl.data.authors_corpus import corpus
 from ofmu_pl.data.guessable import COPIED, OWN, USUAL
 from ofmu_pl.losses import IGNORED, log_odds
 from ofmu_pl.modules import OFMU, FineTune
-from ofmu_pl.modules.goal import EVERY, LONGEST_ITERATIONS, Goal
+from ofmu_pl.modules.goal import LONGEST_ITERATIONS, Goal
 from ofmu_pl.modules.likeness import alike
 from ofmu_pl.modules.ofmu import RHO_IN_WORDS
 from ofmu_pl.modules.path import Path
@@ -266,13 +266,12 @@ def test_the_path_waits_while_retain_rows_are_harmed(sides):
 
 def test_the_goal_is_reached_where_rows_look_alike_and_what_is_kept_is_whole(sides):
     goal = begun(sides)
-    assert goal.check(9) == (False, {})
-    reached, seen = goal.check(10)
+    reached, seen = goal.check()
     assert (reached, seen["goal/auc"]) == (False, 1.0)
     sides.loss["forget"] = sides.loss["holdout"].quantile((torch.arange(N) + 0.5).double() / N)[:, None]
-    assert goal.check(20)[0]
+    assert goal.check()[0]
     goal.path.harm = 0.1
-    assert not goal.check(30)[0]
+    assert not goal.check()[0]
 
 
 @pytest.mark.parametrize(("forget", "holdout"), [(1, 10), (2, 6), (3, 4)])
@@ -280,13 +279,13 @@ def test_rows_that_no_auc_could_tell_apart_go_to_their_levels(draw, forget, hold
     sides = Sides(forget=draw(0.01, 0.1, forget), retain=draw(0.01, 0.1, M), holdout=draw(3, 6, holdout))
     with pytest.warns(UserWarning, match=rf"^{forget} .*\b{holdout} held-out"):
         goal = begun(sides)
-    assert not goal.check(10)[0]  # an AUC of 1 lies within such an AUC's interval of .5
+    assert not goal.check()[0]  # an AUC of 1 lies within such an AUC's interval of .5
     sides.loss["forget"] = goal.levels.levels[:, None] - 1.0
-    assert not goal.check(20)[0]
+    assert not goal.check()[0]
     sides.loss["forget"] = goal.levels.levels[:, None] - 0.1
-    assert goal.check(30)[0]
+    assert goal.check()[0]
     sides.loss["forget"] = goal.levels.levels[:, None] + 1.0
-    assert not goal.check(40)[0]  # nor beyond
+    assert not goal.check()[0]  # nor beyond
 
 
 @pytest.mark.parametrize(("modality", "level"), [("text", 3.5), ("images", 7.0)])
@@ -297,9 +296,9 @@ def test_without_held_out_rows_the_level_is_said_to_be_a_guess(sides, modality, 
         goal.begin(range(3))
     assert goal.levels.levels.unique().tolist() == [level]
     goal.path.skip()
-    assert not goal.check(10)[0], "no row has moved"
+    assert not goal.check()[0], "no row has moved"
     sides.loss["forget"] = torch.full_like(sides.loss["forget"], level)
-    assert goal.check(20) == (True, {"goal/harm": 0.0, "goal/left": pytest.approx(0.0, abs=1e-9)})
+    assert goal.check() == (True, {"goal/harm": 0.0, "goal/left": pytest.approx(0.0, abs=1e-9)})
 
 
 def test_what_is_resumed_goes_on_with_the_same_levels(answers):
@@ -312,7 +311,7 @@ def test_what_is_resumed_goes_on_with_the_same_levels(answers):
     assert (again.path.way, again.path.harm) == (7, 0.1)
     answers.loss["holdout"] = answers.loss["holdout"] + 0.5
     for one in (goal, again):
-        one.check(10)
+        one.check()
     assert torch.equal(goal.levels.levels.nan_to_num(-1.0), again.levels.levels.nan_to_num(-1.0))
 
 
@@ -374,8 +373,8 @@ def test_at_the_goal_a_penalty_that_is_no_noise_has_iterations_of_its_own(monkey
     module = OFMU(CausalLM("gpt2"), upper=flattening(rho, until=2.0), **ALONG_PATH)
     module.lower.goal, module.scrutiny.order = SimpleNamespace(path=Path(10)), order
     module.lower.goal.path.way = way
-    monkeypatch.setattr(module.lower, "reached", lambda number: (True, {}))
-    assert module.reached(EVERY)[0] is ends
+    monkeypatch.setattr(module.lower, "reached", lambda: (True, {}))
+    assert module.reached()[0] is ends
 
 
 @pytest.mark.parametrize(("harm", "acts"), [(0.03, 1), (0.04, 0)])

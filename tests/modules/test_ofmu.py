@@ -26,9 +26,10 @@ from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.lower_level import BoundedLoss, HeldOutLevels
 from ofmu_pl.modules.moved import MOVED
 from ofmu_pl.modules.ofmu import RHO_IN_WORDS
+from ofmu_pl.modules.reaching import Reach
 from ofmu_pl.modules.scrutiny import _first
 from ofmu_pl.modules.steppers import PathSteps
-from ofmu_pl.modules.upper_level import NoPenalty, Reach
+from ofmu_pl.modules.upper_level import NoPenalty
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.training.budget import GradientBudget
@@ -453,7 +454,7 @@ def test_all_other_parts_go_together():
 
 def test_a_run_goes_on_where_relearning_would_bring_nothing_back(monkeypatch):
     """Reach then has no length, and the rho that the bar shows becomes 0 within an epoch."""
-    monkeypatch.setattr("ofmu_pl.modules.upper_level.PLACES", [])
+    monkeypatch.setattr("ofmu_pl.modules.reaching.PLACES", [])
     given = {"optimizer": partial(SharedAdam, lr=1e-3), "beta": 0.0, "inner_steps": 1}
     module = OFMU(CausalLM(config=TINY), stepper=shared(), upper=partial(Reach, start=0.0), **given)
     train(module, steps=3)

@@ -11,8 +11,9 @@ from ofmu_pl.core.safeguards import Safeguards
 from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.core.variants import LOOPS, Setting
 from ofmu_pl.modules import OFMU
+from ofmu_pl.modules.reaching import Reach
 from ofmu_pl.modules.steppers import SharedSteps
-from ofmu_pl.modules.upper_level import Iteration, NoPenalty, Reach
+from ofmu_pl.modules.upper_level import Iteration, NoPenalty
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.support.errors import UserError
 from tests.helpers.images import train_on_digits
@@ -230,7 +231,7 @@ def test_the_length_is_three_times_as_far_as_both_losses_are_lowest(slope, kept,
     parts = {"number": 0, "due": False, "beta": 0.0, "penalised": True, "mean": lambda: [torch.ones_like(theta)]}
     _, measured = upper.iterate(Iteration(setting, LOOPS["start"], **parts))
     assert upper.length == pytest.approx(length)
-    assert measured["reach/drop"] == pytest.approx(lost, abs=0.005)
+    assert measured["look/drop"] == pytest.approx(lost, abs=0.005)
     assert upper.open is (length > 0)
     again = Reach(drop=0.33)
     again.load_state_dict(upper.state_dict())

@@ -15,8 +15,9 @@ from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.data import Authors, Digits
 from ofmu_pl.modules import OFMU, FineTune
 from ofmu_pl.modules.lower_level import BoundedLoss, HeldOutLevels
+from ofmu_pl.modules.reaching import Reach
 from ofmu_pl.modules.steppers import AdamSteps, PathSteps, PlainSteps, SharedSteps
-from ofmu_pl.modules.upper_level import FlatteningStep, PrintedPenalty, Reach
+from ofmu_pl.modules.upper_level import FlatteningStep, PrintedPenalty
 from ofmu_pl.networks import SmallCNN
 from tests.helpers.ofmu_by_hand import (
     KEPT,

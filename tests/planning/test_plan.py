@@ -13,7 +13,8 @@ from ofmu_pl.core.ranks import Ranks
 from ofmu_pl.core.safeguards import AS_PRINTED, Safeguards
 from ofmu_pl.data import CIFAR10, Authors, Digits
 from ofmu_pl.modules import GRU, NPO, OFMU, FineTune, GradDiff
-from ofmu_pl.modules.upper_level import NoPenalty, Reach
+from ofmu_pl.modules.reaching import Reach
+from ofmu_pl.modules.upper_level import NoPenalty
 from ofmu_pl.networks import CausalLM, SmallCNN
 from ofmu_pl.networks.pretrained import SHAPES
 from ofmu_pl.planning.needs import host
@@ -193,7 +194,7 @@ def test_work_is_what_a_run_counts(name):
     module = of_text(name)
     train(module, steps=module.period, callbacks=[Unchecked()])  # a check takes a few samples only, and is not planned
     planned = of_text(name)
-    planned.reached = lambda number: (False, {})  # no look is due in the first iterations; a plan has a tenth of one
+    planned.reached = lambda: (False, {})  # no look is due in the first iterations; a plan has a tenth of one
     data = Authors(batch_size=4, max_length=16, streams=planned.streams, num_batches=planned.num_batches)
     references = getattr(module, "reference_nll", {}).values()
     once = sum(len(x) for x in references) / 4 / 3  # which is read before the first iteration, and is not planned

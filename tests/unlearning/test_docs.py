@@ -59,6 +59,29 @@ def test_the_part_of_the_page_on_extending():
     torch.testing.assert_close(loss, by_row.log1p().mean())
 
 
+def test_the_penalty_of_the_page_on_extending():
+    """Its direction is g_r + 2 weight H_f g_f, by autograd of |g_f|^2 at the same weights."""
+    (block,) = (block for block in blocks(ROOT / "docs/extending.md") if "class SlopePenalty" in block)
+    space = {"__name__": "mine"}
+    exec(compile(block, "extending.md", "exec"), space)
+    rows = [{"question": f"Who lives in {i}?", "answer": f"Number {i} does."} for i in range(8)]
+    data = ofmu_pl.TextFiles(rows[:2], rows[2:], tokenizer=train_tokenizer(row["question"] for row in rows))
+    network = ofmu_pl.CausalLM(config={"model_type": "llama", **SHAPE})
+    upper = partial(space["SlopePenalty"], weight=0.5)
+    module = ofmu_pl.OFMU(network, inner_steps=1, beta=0.0, stepper=partial(ofmu_pl.PlainSteps, 0.0), upper=upper)
+    data.streams, data.num_batches = module.streams, module.num_batches
+    pl.Trainer(**QUIET, max_steps=1, enable_model_summary=False).fit(module, data)
+    assert module.upper.acted == 1
+    batch = data.iteration(1)
+    direction, _ = module.iterate(batch)
+    weights = [p for p in module.trained.parameters() if p.requires_grad]
+    forget, retain = (sum(term() for term in module.loss(batch[side][-1])) for side in ("forget", "retain"))
+    slope = torch.autograd.grad(forget, weights, create_graph=True)
+    penalty = torch.autograd.grad(sum((g**2).sum() for g in slope), weights)
+    wanted = [g + 0.5 * p for g, p in zip(torch.autograd.grad(retain, weights), penalty, strict=True)]
+    torch.testing.assert_close(direction, wanted, rtol=1e-3, atol=1e-6)
+
+
 @pytest.fixture(scope="module")
 def their_method():
     """The class that the page prints, which needs no name of ours."""

@@ -134,7 +134,7 @@ class AttackRecord:
         tests: What of the audit page's list of what was not tested it tests; empty: nothing, or not known.
         zero_control: Whether what it finds is 0 on the retrained model by construction.
         date: Day on which it was made, or found to be known, in UTC, as ``25 November 2026``.
-        verdict: What follows from these (``metrics.returns``); empty in a file from before there were verdicts.
+        verdict: What follows from these (``metrics.verdicts``); empty in a file from before there were verdicts.
     """
 
     settings: dict[str, Any]
