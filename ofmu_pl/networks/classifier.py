@@ -97,7 +97,7 @@ class Classifier(ImageNetwork):
         return made.float()
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """Make the network in eval mode, and try it on some images."""
+        """Make the network in eval mode, and try it on an image."""
         network = super().build(datamodule, exact=exact)
         *_, body = network.children()
         if exact and isinstance(body, PreTrainedModel):
@@ -117,26 +117,29 @@ class Classifier(ImageNetwork):
             return self.body(3, 2)
 
     def _try(self, network: nn.Module, datamodule: Any) -> None:
-        """Refuse what gives no logits of the data's classes for some of its images."""
+        """Refuse what gives no logits of the data's classes for one of its images."""
         like = next(network.parameters())
-        images = datamodule.images[:8].to(like.device).to(like.dtype) / 255
-        shape, name = " x ".join(map(str, images.shape[1:])), type(list(network.children())[1]).__name__
+        image = datamodule.images[:1].to(like.device).to(like.dtype) / 255
+        shape, name = " x ".join(map(str, image.shape[1:])), type(list(network.children())[1]).__name__
         try:
-            outputs = network(images)
+            with torch.no_grad():
+                logits = network(image)
         except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
             reason = " ".join(str(error).split())[:120]
             raise UserError(
                 f"{name} cannot take images of {shape} ({reason}): set `size` to what it was trained on."
             ) from error
-        found = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-        if found != (len(images), self._classes):
+        found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        if found != (1, self._classes):
             raise UserError(
-                f"{name} gives {found} for {len(images)} images, and '{datamodule.name}' has {self._classes} classes: "
-                "give the network as many outputs a row, or name the class of each output in `data.classes`."
+                f"{name} gives {found} for one image, and '{datamodule.name}' has {self._classes} classes: give the "
+                "network as many outputs a row, or name the class of each output in `data.classes`."
             )
+        outputs = network(datamodule.images[:8].to(like.device).to(like.dtype) / 255)
         ending = type(outputs.grad_fn).__name__  # of the last operator
-        sums = outputs.sum(1)
-        shares = bool((outputs >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-4)
+        shares = bool((outputs >= 0).all()) and torch.allclose(
+            outputs.sum(1), outputs.new_ones(len(outputs)), atol=1e-4
+        )
         if shares or ending.startswith(("Sigmoid", "Softmax")):
             raise UserError(
                 f"{name} gives probabilities, no logits (they are not negative{' and sum to 1' if shares else ''}), of "

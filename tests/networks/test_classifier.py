@@ -132,9 +132,9 @@ def test_a_file_that_is_no_file_of_weights(name, data, tmp_path):
     [
         ("resnet19", "'resnet19' .*torch.nn.Module"),
         (dict, " dict, .*torch.nn.Module"),
-        (partial(Own, classes=7), r"Own .*\(8, 7\) .*'digits' .*10 "),
+        (partial(Own, classes=7), r"Own .*\(1, 7\) .*'digits' .*10 "),
         (partial(nn.Linear, 4, 10), r"Linear .*1 x 8 x 8 \(.*mat1"),
-        (partial(nn.Conv2d, 1, 2, 3), r"Conv2d .*\(8, 2, 6, 6\)"),
+        (partial(nn.Conv2d, 1, 2, 3), r"Conv2d .*\(1, 2, 6, 6\)"),
         ("resnet18", "ResNet .*1 x 8 x 8"),
     ],
 )
