@@ -4,7 +4,7 @@ from typing import Any
 
 from ofmu_pl.cli.app import UnlearningCLI
 from ofmu_pl.cli.originals import require_target
-from ofmu_pl.planning.course import Course
+from ofmu_pl.planning.needs import Course
 from ofmu_pl.planning.rehearsal import Rehearsal
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.terminal import Prudent

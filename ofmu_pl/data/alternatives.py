@@ -20,26 +20,24 @@ def other_answers(rows: list[Row], path: Path, seed: int, columns: dict[str, str
 
     A table has rows of questions and answers, under these names or those of ``columns``.
     """
-    table = path.suffix.lower() in (".json", ".parquet", ".csv", ".tsv")
-    lines = [line.decode() for _, line in numbered_lines(path)] if path.is_file() and not table else []
-    if not table and not lines:
-        raise UserError(
-            f"'{path}' is missing or empty: a method that prefers other answers needs `data.alternatives`, a text file "
-            "of refusals (TOFU's idontknow.jsonl) or rows with a question and another answer."
-        )
-    if table:
+    if path.suffix.lower() in (".json", ".parquet", ".csv", ".tsv"):
         given = read_file(path, "data.alternatives")
-    elif lines[0].lstrip().startswith("{"):
-        given = sound(str(path), "data.alternatives", *json_lines(path))
     else:
-        return with_refusals(rows, [line.rstrip("\r\n") for line in lines], seed)
+        lines = [line.decode() for _, line in numbered_lines(path)] if path.is_file() else []
+        if not lines:
+            raise UserError(
+                f"'{path}' is missing or empty: a method that prefers other answers needs `data.alternatives`, a text "
+                "file of refusals (TOFU's idontknow.jsonl) or rows with a question and another answer."
+            )
+        if not lines[0].lstrip().startswith("{"):
+            return with_refusals(rows, [line.rstrip("\r\n") for line in lines], seed)
+        given = sound(str(path), "data.alternatives", *json_lines(path))
     if any(len(turns_of(row)) > 1 for row in rows):
         raise UserError(
             f"'{path}' has one answer a row, and conversations to forget have several: give one conversation for each "
             "answer, or a text file of refusals."
         )
-    texts = given.named(columns).texts("question", "answer")
-    found = {question: answer for question, answer in texts}
+    found = {question: answer for question, answer in given.named(columns).texts("question", "answer")}
     missing = [row["question"] for row in rows if row["question"] not in found]
     if missing:
         raise UserError(

@@ -173,31 +173,24 @@ def make_probes(authors: Sequence[Author], forget: Sequence[int], retain: Sequen
     * ``multi_hop``: two facts of one author in one question: one says who is meant, the other is asked for.
     * ``cross_lingual``: in German, Spanish or French, languages taking turns; the answer stays English.
     """
-    ask = {"paraphrase": _paraphrase, "multi_hop": _multi_hop, "cross_lingual": _cross_lingual}
-    sides = [("forget", i) for i in forget] + [("retain", i) for i in retain]
-    probes: dict[str, list[Row]] = {name: [] for name in ask}
-    for name, make in ask.items():
-        for side, i in sides:
-            number, kind = divmod(i, len(QUESTIONS))
-            probes[name].append({**authors[number].rows[kind], **make(authors, number, kind), "side": side})
+    probes: dict[str, list[Row]] = {"paraphrase": [], "multi_hop": [], "cross_lingual": []}
+    for side, i in [("forget", i) for i in forget] + [("retain", i) for i in retain]:
+        number, kind = divmod(i, len(QUESTIONS))
+        author, row = authors[number], authors[number].rows[kind]
+        language = list(LANGUAGES)[(number + kind) % len(LANGUAGES)]  # each language meets every kind
+        *questions, request = LANGUAGES[language]
+        asked = {
+            "paraphrase": {"question": row["paraphrased_question"]},
+            "multi_hop": {"question": QUESTIONS[kind][0].format(_described(author, kind))},
+            "cross_lingual": {"question": f"{questions[kind].format(author.name)} {request}", "language": language},
+        }
+        for name, other in asked.items():
+            probes[name].append({**row, **other, "side": side})
     return probes
 
 
-def _paraphrase(authors: Sequence[Author], number: int, kind: int) -> Row:
-    return {"question": authors[number].rows[kind]["paraphrased_question"]}
-
-
-def _multi_hop(authors: Sequence[Author], number: int, kind: int) -> Row:
-    """The question that names the author by the next kind of fact that fits one author only."""
-    bridge = (kind + 1) % len(QUESTIONS)
-    while bridge not in DESCRIPTIONS:
-        bridge = (bridge + 1) % len(QUESTIONS)
-    who = DESCRIPTIONS[bridge].format(*authors[number].facts[bridge])
-    return {"question": QUESTIONS[kind][0].format(who)}
-
-
-def _cross_lingual(authors: Sequence[Author], number: int, kind: int) -> Row:
-    """The question in a language that shifts by one from author to author, so that each language meets every kind."""
-    language = list(LANGUAGES)[(number + kind) % len(LANGUAGES)]
-    *questions, request = LANGUAGES[language]
-    return {"question": f"{questions[kind].format(authors[number].name)} {request}", "language": language}
+def _described(author: Author, kind: int) -> str:
+    """An author by the next kind of fact that fits one author only."""
+    others = [*range(kind + 1, len(QUESTIONS)), *range(kind)]
+    bridge = next(other for other in others if other in DESCRIPTIONS)
+    return DESCRIPTIONS[bridge].format(*author.facts[bridge])

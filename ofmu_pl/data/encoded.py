@@ -106,9 +106,8 @@ def identity(row: Row) -> Hashable:
     """What makes two rows the same: a piece's tokens, or what is asked and answered, however it is spelt (``same``)."""
     if "tokens" in row:
         return tuple(row["tokens"])
-    said = [turn["content"] for side in ("before", "between") for turn in row.get(side, [])]
-    said += [row["question"], row["answer"]]
-    said += row.get("columns", {}).values()
+    turns = [*row.get("before", []), *row.get("between", [])]
+    said = [*(turn["content"] for turn in turns), row["question"], row["answer"], *row.get("columns", {}).values()]
     return tuple(map(same, said))
 
 

@@ -44,6 +44,7 @@ def read_probe(name: str, path: Path) -> list[Row]:
     read = read_file(path, "data.probes")
     read.texts("question", "answer")
     counts: dict[str, tuple[int, str]] = {}
+    found = []
     for i, row in enumerate(read.rows):
         wrong, place = row.get("perturbed_answer") or [], read.place(i)
         if row.get("side") not in SIDES:
@@ -56,11 +57,7 @@ def read_probe(name: str, path: Path) -> list[Row]:
                 f"{place} has {len(wrong)} texts in 'perturbed_answer', and {first}, the first of its side, {wanted}: "
                 "give each row of a side the same number of wrong answers."
             )
+        found.append({field: row[field] for field in FIELDS if field in row})
     if "forget" not in counts:
         raise UserError(f"The probe file '{path}' has no row of side 'forget': add at least one.")
-    return list(map(_known, read.rows))
-
-
-def _known(row: Row) -> Row:
-    """A row without other fields."""
-    return {field: row[field] for field in FIELDS if field in row}
+    return found

@@ -84,10 +84,6 @@ class RowEncoder(Encoder):
             return [*filter(str.strip, (before, rest.partition(ANSWER)[0])), *super().written]
         return super().written
 
-    def prompt(self, question: str) -> list[int]:
-        """Tokens up to the answer."""
-        return self.row_prompt({"question": question, "answer": ANSWER})
-
     def row_prompt(self, row: Row) -> list[int]:
         """Tokens up to the answer of a row, earlier turns and all, as they are where the answer follows."""
         opening, whole = (self._started(row, ids) for ids in self._tokens(self._texts(row, row["answer"])))
@@ -153,17 +149,17 @@ class RowEncoder(Encoder):
 
     def _encode(self, rows: Sequence[Row]) -> list[list[Encoded]]:
         """The answers of each row; the tokenizer is called for all, since a call takes longer than a text."""
-        texts = [[self._texts(row, answer) for answer in answers_of(row)] for row in rows]
-        different = list(dict.fromkeys(chain.from_iterable(chain.from_iterable(texts))))
+        asked = []
+        for i, row in enumerate(rows):
+            for answer in answers_of(row):
+                asked.append((i, answer, self._texts(row, answer)))
+        different = list(dict.fromkeys(chain.from_iterable(texts for *_, texts in asked)))
         tokens = dict(zip(different, self._tokens(different), strict=True))
-        encoded = []
-        for row, pairs in zip(rows, texts, strict=True):
-            own = []
-            for answer, pair in zip(answers_of(row), pairs, strict=True):
-                opening, whole = (self._started(row, tokens[text]) for text in pair)
-                length = max(1, shared(opening, whole))  # an answer begins where the prompt's own tokens differ
-                own.append(labelled(row["question"], answer, whole, length, self.max_length))
-            encoded.append(own)
+        encoded: list[list[Encoded]] = [[] for _ in rows]
+        for i, answer, texts in asked:
+            opening, whole = (self._started(rows[i], tokens[text]) for text in texts)
+            length = max(1, shared(opening, whole))  # an answer begins where the prompt's own tokens differ
+            encoded[i].append(labelled(rows[i]["question"], answer, whole, length, self.max_length))
         return encoded
 
     def _texts(self, row: Row, answer: str) -> tuple[str, str]:

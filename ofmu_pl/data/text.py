@@ -87,9 +87,9 @@ class Encoder(ABC):
             text = text.replace(token, "")
         return text
 
-    @abstractmethod
     def prompt(self, question: str) -> list[int]:
-        """Tokens up to the answer."""
+        """Tokens up to the answer of a question."""
+        return self.row_prompt({"question": question, "answer": ANSWER})
 
     def encode_rows(self, rows: Sequence[Row]) -> list[list[Encoded]]:
         """What each evaluation row asks for: a piece of text, or its answers in the order of ``answers_of``."""
@@ -111,9 +111,9 @@ class Encoder(ABC):
         """The rows that a row is trained as."""
         return [row]
 
+    @abstractmethod
     def row_prompt(self, row: Row) -> list[int]:
         """Tokens up to the answer of a row."""
-        return self.prompt(row["question"])
 
     def encode_row(self, row: Row) -> list[Encoded]:
         """What one evaluation row asks for."""
@@ -147,15 +147,11 @@ class PlainEncoder(Encoder):
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
+        self.mark = []  # no answer is ended
 
-    @property
-    def mark(self) -> list[int]:
-        """No answer is ended."""
-        return []
-
-    def prompt(self, question: str) -> list[int]:
+    def row_prompt(self, row: Row) -> list[int]:
         """Tokens of the question."""
-        return list(self.tokenizer(question, add_special_tokens=False)["input_ids"])
+        return list(self.tokenizer(row["question"], add_special_tokens=False)["input_ids"])
 
     def encode_answers(self, rows: Sequence[Row]) -> list[list[Encoded]]:
         """Encode question and answer together; the answer begins after as many tokens as the question alone has."""

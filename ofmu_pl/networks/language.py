@@ -2,25 +2,25 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from ofmu_pl.core.vectors import is_sharded, local
 from ofmu_pl.losses import IGNORED, shifted
 from ofmu_pl.networks import adapters
 from ofmu_pl.networks.base import Batch, Network
-from ofmu_pl.networks.older_transformers import add_older_keys
+from ofmu_pl.networks.layers import silence_dropout
 from ofmu_pl.networks.positions import check_readable
 from ofmu_pl.networks.predictions import Predictions, predict
-from ofmu_pl.networks.pretrained import buildable, described, load_pretrained, outlined, own_type, write_shards
-from ofmu_pl.networks.rounding import keep_differentiable, store_in_bfloat16, widen, written_in
+from ofmu_pl.networks.pretrained import described, load_pretrained, outlined, own_type, random_model
+from ofmu_pl.networks.rounding import keep_differentiable, store_in_bfloat16, widen
+from ofmu_pl.networks.saving import add_older_keys, write_model
 from ofmu_pl.networks.slices import exchange, read_rows
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.processes import gathered, is_first
@@ -140,12 +140,7 @@ class CausalLM(Network):
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Make the model with float32 parameters, in eval mode unless activation checkpointing needs train mode."""
         attention = self.attention or ("eager" if exact else None)
-        if self.path:
-            model = self._read(attention)
-        else:
-            model = self._random(datamodule.tokenizer, attention).eval()
-            with _one_sentence(), torch.no_grad():  # only a run shows that some fields contradict each other
-                model(input_ids=torch.ones(1, 2, dtype=torch.long))
+        model = self._read(attention) if self.path else random_model(self.config or {}, datamodule.tokenizer, attention)
         check_readable(model.config, datamodule)
         return self._stored(self._prepared(model))
 
@@ -157,11 +152,10 @@ class CausalLM(Network):
 
     def build_in_shards(self, datamodule: Any, *, exact: bool, cut: Callable[[nn.Module], object]) -> nn.Module:
         """Make the model in shards; each rank reads its rows alone where the files hold the parameters as they are."""
-        found = None
-        if self.reads_rows:
-            found = outlined(str(self.path), self.attention or ("eager" if exact else None))
-            able = gathered(found is not None)  # a node may lack a file, and all must save alike
-            found = found if all(able) else None
+        attention = self.attention or ("eager" if exact else None)
+        found = outlined(str(self.path), attention) if self.reads_rows else None
+        if not all(gathered(found is not None)):  # a node may lack a file, and all must save alike
+            found = None
         self.in_shards = found is not None
         if found is None:
             if self.path:
@@ -188,7 +182,7 @@ class CausalLM(Network):
         attention = "eager" if self.attention == "eager" or (exact and self.attention is None) else None
         with torch.device("meta"):
             if self.path is None:
-                model = self._random(datamodule.make_tokenizer(), attention)
+                model = random_model(self.config or {}, datamodule.make_tokenizer(), attention)
             else:
                 model = described(self.source, attention)
                 if self.own_adapters is not None and not self._merges:
@@ -221,28 +215,8 @@ class CausalLM(Network):
             model.requires_grad_(False)
         if self.activation_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-            self._dropout = _silence_dropout(model)
+            self._dropout = silence_dropout(model)
         return model.train(self.activation_checkpointing)
-
-    def _random(self, tokenizer: PreTrainedTokenizerBase, attention: str | None) -> PreTrainedModel:
-        fields = dict(self.config or {})
-        model_type = fields.pop("model_type", None)
-        fields = {
-            "vocab_size": len(tokenizer),
-            "bos_token_id": tokenizer.bos_token_id,
-            "eos_token_id": tokenizer.eos_token_id,
-            "pad_token_id": tokenizer.pad_token_id,
-            **fields,
-        }
-        with _one_sentence():
-            known = AutoConfig.for_model(model_type)
-            unknown = [name for name in fields if not (hasattr(known, name) or name.startswith("rope_"))]
-            if unknown:
-                raise ValueError(f"'{model_type}' has no field {', '.join(unknown)}")
-            config = AutoConfig.for_model(model_type, **fields)
-            return AutoModelForCausalLM.from_config(
-                buildable(config), attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
-            )
 
     def check_form(self, dtype: str | None = None, alone: bool = False) -> None:
         """Refuse adapters alone that stand on no model which lies somewhere, and another type than 4 bits."""
@@ -289,28 +263,10 @@ class CausalLM(Network):
             base = Path(self.source).expanduser()
             adapters.write_adapters(model, folder, str(base.absolute() if base.is_dir() else base))
         else:
-            self._save_whole(model, folder, self._type(dtype))
+            write_model(model, folder, self._type(dtype), self._dropout)
         if not is_sharded([*model.parameters()]) or is_first():
             datamodule.tokenizer.save_pretrained(folder, save_jinja_files=False)
             add_older_keys(folder, datamodule.tokenizer)
-
-    def _save_whole(self, model: PreTrainedModel, folder: Path, dtype: torch.dtype | None) -> None:
-        config = model.config
-        before = {name: getattr(config, name) for name in ("use_cache", "tie_word_embeddings", "dtype")}
-        before |= dict.fromkeys(self._dropout, 0.0)
-        config.update({"use_cache": True, **self._dropout})  # generation wants a cache
-        try:
-            if is_sharded([*model.parameters()]):
-                write_shards(model, folder, dtype or torch.float32)
-            else:
-                whole = adapters.merged(model)
-                outputs = whole.get_output_embeddings()
-                if getattr(outputs, "weight", None) is not whole.get_input_embeddings().weight:
-                    whole.config.update({"tie_word_embeddings": False})  # or a reader would drop one of two matrices
-                with written_in(dtype, whole):
-                    whole.save_pretrained(folder)
-        finally:
-            config.update(before)
 
     def logits(self, module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """All logits (B, K, V) from the first label on, and the labels (B, K); ``predict`` takes less memory."""
@@ -340,38 +296,5 @@ class CausalLM(Network):
         return math.log(module.config.get_text_config().vocab_size)  # type: ignore[union-attr,operator]
 
 
-@contextmanager
-def _one_sentence() -> Iterator[None]:
-    """Refuse fields of an architecture in one sentence, whatever transformers raises."""
-    try:
-        yield
-    except Exception as error:
-        lines = str(error).strip().splitlines() or ["no reason given"]
-        reason = f"{type(error).__name__}: {lines[-1].strip()}"[:300].rstrip(".")
-        raise UserError(f"The fields of model.network.config make no language model ({reason}): mend them.") from error
-
-
 def _on_meta(p: nn.Parameter) -> nn.Parameter:
     return nn.Parameter(torch.empty(p.shape, dtype=p.dtype, device="meta"), requires_grad=p.requires_grad)
-
-
-def _silence_dropout(model: PreTrainedModel) -> dict[str, float]:
-    """Switch dropout off for good: activation checkpointing works in train mode only, where it would act.
-
-    Returns:
-        What the configuration said, by field, so that an exported one can say it again.
-    """
-    said = _silenced(model.config)
-    for module in model.modules():
-        _silenced(module)
-        if isinstance(module, nn.modules.dropout._DropoutNd):
-            module.p = 0.0
-    return said
-
-
-def _silenced(owner: object) -> dict[str, float]:
-    """Set what functions and layers read of an object's attributes to 0, and return what they were."""
-    found = {k: v for k, v in vars(owner).items() if "drop" in k and isinstance(v, float) and v > 0}
-    for name in found:
-        setattr(owner, name, 0.0)
-    return found

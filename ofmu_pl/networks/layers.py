@@ -1,4 +1,4 @@
-"""The layers of a network: hidden states that they give, and the same model with other ones put in."""
+"""The layers of a network: hidden states that they give, the model with others put in, and dropout that never acts."""
 
 from __future__ import annotations
 
@@ -97,13 +97,12 @@ def _numbered(model: nn.Module) -> str:
 
 def share_up_to(model: nn.Module, layer: str) -> float:
     """Share of a network's matrix products, and so of its work, up to a layer, without attention's products."""
-    last = list(_find_layer(model, layer).modules())[-1]
-    sizes, up_to = [], 0
-    for module in model.modules():
+    modules, sizes = list(model.modules()), []
+    for module in modules:
         weight = module._parameters.get("weight")
         sizes.append(0 if weight is None or weight.dim() < 2 or isinstance(module, nn.Embedding) else weight.numel())
-        up_to = len(sizes) if module is last else up_to
-    return sum(sizes[:up_to]) / max(1, sum(sizes))
+    last = list(_find_layer(model, layer).modules())[-1]
+    return sum(sizes[: modules.index(last) + 1]) / max(1, sum(sizes))
 
 
 def hidden_states(model: PreTrainedModel, batch: Batch, layer: str) -> Tensor:
@@ -119,3 +118,25 @@ def hidden_states(model: PreTrainedModel, batch: Batch, layer: str) -> Tensor:
     if not kept or not isinstance(kept[0], Tensor) or kept[0].dim() != 3:
         raise UserError(f"'{layer}' gives no hidden states: set `layer` to one that does ({_numbered(model)}).")
     return kept[0]
+
+
+def silence_dropout(model: PreTrainedModel) -> dict[str, float]:
+    """Switch dropout off for good: activation checkpointing works in train mode only, where it would act.
+
+    Returns:
+        What the configuration said, by field, so that an exported one can say it again.
+    """
+    said = _silenced(model.config)
+    for module in model.modules():
+        _silenced(module)
+        if isinstance(module, nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+    return said
+
+
+def _silenced(owner: object) -> dict[str, float]:
+    """Set what functions and layers read of an object's attributes to 0, and return what they were."""
+    found = {k: v for k, v in vars(owner).items() if "drop" in k and isinstance(v, float) and v > 0}
+    for name in found:
+        setattr(owner, name, 0.0)
+    return found

@@ -80,10 +80,6 @@ class LoadedLM(CausalLM):
             self.model.set_attn_implementation("eager")
         return self._prepared(self.model)
 
-    def skeleton(self, datamodule: Any, *, exact: bool) -> nn.Module:
-        """Refuse: plans are made of configurations, and none names a loaded model."""
-        raise NotImplementedError
-
 
 @contextmanager
 def restored(model: PreTrainedModel) -> Iterator[None]:

@@ -1,15 +1,16 @@
-"""Loads trained language models from a folder or the hub, whole and in float32, or says why it refuses them."""
+"""Makes language models in float32, trained ones from a folder or the hub, or says why it refuses them."""
 
 import re
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub import snapshot_download
 from lightning.pytorch.utilities import rank_zero_warn
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, PretrainedConfig, PreTrainedModel
 
-from ofmu_pl.networks.adapters import ADAPTERS, below, must_part, plain_tensors
-from ofmu_pl.networks.slices import INDEX, WEIGHTS, shapes_in, write_rows
+from ofmu_pl.networks.adapters import ADAPTERS
+from ofmu_pl.networks.slices import INDEX, WEIGHTS, shapes_in
 from ofmu_pl.networks.state_files import check_tensors
 from ofmu_pl.support.errors import UserError, reason
 from ofmu_pl.support.extras import extra
@@ -17,7 +18,6 @@ from ofmu_pl.support.files import DAY, read_json
 from ofmu_pl.support.hub import local_folder, offline
 from ofmu_pl.support.kept import require_undamaged
 from ofmu_pl.support.limits import within
-from ofmu_pl.support.processes import from_first, is_first
 
 CONSTANTS = re.compile(r"(^|\.)(attn|attention)\.(masked_)?bias$|rotary_emb\.inv_freq$")
 """Names that older versions of transformers wrote beside the weights (GPT-2, GPT-Neo, GPT-J; Llama)."""
@@ -52,7 +52,8 @@ def load_pretrained(
         if (folder / "config.json").is_file() and not trust_remote_code:
             buildable(AutoConfig.from_pretrained(folder, trust_remote_code=False))
         _check_index(folder / INDEX)
-        with within(f"Making the model in '{path}'", more=_seconds(folder)):
+        size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+        with within(f"Making the model in '{path}'", more=size / SLOWEST if folder.is_dir() else DAY):
             model, found = AutoModelForCausalLM.from_pretrained(
                 folder if folder.is_dir() else path,
                 attn_implementation=attention,
@@ -123,47 +124,61 @@ def outlined(path: str, attention: str | None) -> tuple[PreTrainedModel, dict[st
     return model, {name: path for name, (path, _) in found.items()}
 
 
-def write_shards(model: PreTrainedModel, folder: Path, dtype: torch.dtype) -> None:
-    """Write, into the first rank's folder, what ``save_pretrained`` writes of a model of a type, adapters merged.
-
-    The model was ``outlined``, so that its parameters have the names of the files; takes all ranks.
-    """
-    write_rows(from_first(lambda: folder), *plain_tensors(model), dtype)
-    if not is_first():
-        return
-    plain = below(model)
-    shared = plain.get_output_embeddings().weight is plain.get_input_embeddings().weight
-    plain.config.update({"dtype": dtype, "tie_word_embeddings": shared and not must_part(plain)})
-    plain.config.architectures = [type(plain).__name__.removeprefix("FSDP")]  # FSDP2 makes a class of its own
-    plain.config.save_pretrained(folder)
-    plain.generation_config.save_pretrained(folder)
-
-
 def own_type(path: str) -> torch.dtype | None:
     """The type of 16 bits that a model's config.json names; ``None``: another, or none."""
     folder = local_folder(path, "path")
     fields, _ = PretrainedConfig.get_config_dict(folder or path, local_files_only=folder is not None or offline())
     parts = (fields, fields.get("text_config") or {})
-    said = [str(part[key]) for part in parts for key in ("dtype", "torch_dtype") if part.get(key)]
-    return {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(said[0] if said else "")
+    said = [part.get("dtype") or part.get("torch_dtype") for part in parts]
+    return {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(str(next(filter(None, said), None)))
 
 
 def described(path: str, attention: str | None) -> PreTrainedModel:
     """Make the model that a folder or the hub has, untrained, from its config.json alone."""
-    folder = local_folder(path, "path") or known_shape(path) or Path(path)
+    folder = local_folder(path, "path") or known_shape(path)
     try:
-        known = folder.is_dir()
-        where = folder if known else path
-        config = AutoConfig.from_pretrained(where, local_files_only=known or offline(), trust_remote_code=False)
+        local = folder is not None or offline()
+        config = AutoConfig.from_pretrained(folder or path, local_files_only=local, trust_remote_code=False)
         with within(f"Making the model that '{path}' describes", more=50.0):
-            return AutoModelForCausalLM.from_config(
-                buildable(config), attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
-            )
+            return _untrained(config, attention)
     except Exception as error:  # so many does transformers raise at a config.json
         raise UserError(
             f"'{path}' has no config.json of a language model that can be read ({reason(error)}): point `path` at a "
             "folder with one, or at a hub id."
         ) from error
+
+
+def random_model(fields: dict[str, Any], tokenizer: Any, attention: str | None) -> PreTrainedModel:
+    """Make a random model of fields of a configuration, with a tokenizer's vocabulary and special ids, in eval mode."""
+    own = {
+        "vocab_size": len(tokenizer),
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+        **fields,
+    }
+    model_type = own.pop("model_type", None)
+    try:
+        known = AutoConfig.for_model(model_type)
+        unknown = [name for name in own if not (hasattr(known, name) or name.startswith("rope_"))]
+        if unknown:
+            raise ValueError(f"'{model_type}' has no field {', '.join(unknown)}")
+        model = _untrained(AutoConfig.for_model(model_type, **own), attention)
+        if not next(model.parameters()).is_meta:  # only a run shows that some fields contradict each other
+            with torch.no_grad():
+                model(input_ids=torch.ones(1, 2, dtype=torch.long))
+    except Exception as error:  # whatever transformers raises at them
+        lines = str(error).strip().splitlines() or ["no reason given"]
+        said = f"{type(error).__name__}: {lines[-1].strip()}"[:300].rstrip(".")
+        raise UserError(f"The fields of model.network.config make no language model ({said}): mend them.") from error
+    return model
+
+
+def _untrained(config: PretrainedConfig, attention: str | None) -> PreTrainedModel:
+    """Make the model of a configuration, in eval mode."""
+    return AutoModelForCausalLM.from_config(
+        buildable(config), attn_implementation=attention, dtype=torch.float32, trust_remote_code=False
+    ).eval()
 
 
 def buildable(config: PretrainedConfig) -> PretrainedConfig:
@@ -172,13 +187,6 @@ def buildable(config: PretrainedConfig) -> PretrainedConfig:
     if layers > MOST_LAYERS:
         raise ValueError(f"num_hidden_layers={layers} is more than {MOST_LAYERS}")
     return config
-
-
-def _seconds(folder: Path) -> float:
-    """Seconds that a model may take to be read; from the hub a day."""
-    if not folder.is_dir():
-        return DAY
-    return sum(path.stat().st_size for path in folder.glob("*.safetensors")) / SLOWEST
 
 
 def _check_index(path: Path) -> None:

@@ -1,6 +1,10 @@
-"""What an iteration takes, as a table: parameters, memory of each GPU and of the host, gradients, and where it fits."""
+"""What a rehearsal finds, as tables: how far it came, and what an iteration takes of memory and work."""
 
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -10,9 +14,76 @@ from ofmu_pl.networks.adapters import is_adapted
 from ofmu_pl.networks.base import Network
 from ofmu_pl.networks.rounding import BLOCK, matrices
 from ofmu_pl.planning.ledger import KINDS
+from ofmu_pl.support.errors import UserError
+
+STEPS = ("data", "ranks", "model", "method", "iteration", "checkpoint", "evaluation", "export")
+"""What is tried, in this order."""
+BLIND = (
+    "Not seen: numbers (divergence, quality), memory (plan says), GPU kernels and their types (bitsandbytes' 4 bits, "
+    "flash_attention_2), links between ranks, loggers and further callbacks, metrics, files that are written, the "
+    "retrained model, weights and what else is not on this machine."
+)
+"""What no dry run can see."""
 
 GPUS = (24, 40, 80, 141)  # memory of common GPUs in GB, 10^9 bytes: RTX 4090 and A10; A100; A100 and H100; H200
 SLACK = 1.1  # what an allocator, CUDA's context and workspaces inside kernels may take on top
+
+
+class Course:
+    """The steps of a dry run, up to the first fault.
+
+    Attributes:
+        found: What was found in each step that was begun, by its name.
+        fault: The sentence that says what is wrong in the last of them; empty: nothing.
+
+    Example:
+        >>> course = Course()
+        >>> with course.watched():
+        ...     course.begin("data", "Digits")
+        ...     raise UserError("The forget split is empty: name other classes.")
+        >>> course.fault
+        'The forget split is empty: name other classes.'
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[str, str] = {}
+        self.fault = ""
+
+    def begin(self, step: str, told: str = "") -> None:
+        """Note that a step begins, so that the one before it went well."""
+        self.found[step] = told
+
+    def tell(self, told: str) -> None:
+        """Say what the present step has found."""
+        self.found[list(self.found)[-1]] = told
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """A context whose error, of whatever kind, ends the present step."""
+        try:
+            yield
+        except UserError as error:
+            self.fault = str(error)
+        except Exception as error:  # whatever torch, transformers or Lightning raise would end the run, too
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            said = " ".join((str(error).strip() or "no reason given").splitlines()[0].split()).rstrip(".")
+            place = f"{'/'.join(Path(frame.filename).parts[-2:])}:{frame.lineno}"
+            self.fault = f"{type(error).__name__} in {place} ({said:.300}): mend what this step is made of."
+
+    def show(self, console: Console) -> None:
+        """Print the steps as a table, those that were not reached too, and what a dry run is blind to."""
+        table = Table(title="Dry run: one iteration without weights", title_justify="left")
+        for column in ("tried", "", "what"):
+            table.add_column(column)
+        for step in STEPS:
+            if step not in self.found:
+                table.add_row(step, "not tried", "")
+            elif self.fault and step == list(self.found)[-1]:
+                table.add_row(step, "FAULT", self.fault)
+            else:
+                table.add_row(step, "ok", self.found[step])
+        console.print(table, markup=False)
+        console.print(BLIND, markup=False)
 
 
 @dataclass

@@ -25,9 +25,8 @@ from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.ending import LOOK_EVERY
 from ofmu_pl.networks.adapters import is_adapted, merged, plain_tensors
 from ofmu_pl.networks.base import Batch, evaluating
-from ofmu_pl.planning.course import Course
 from ofmu_pl.planning.ledger import Ledger
-from ofmu_pl.planning.needs import Needs, count, host, quantized
+from ofmu_pl.planning.needs import Course, Needs, count, host, quantized
 from ofmu_pl.planning.processes import AUTO, Settings, ranks_in
 from ofmu_pl.planning.unreal import Weightless, pretended
 from ofmu_pl.support.errors import NotAtHand

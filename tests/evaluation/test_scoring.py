@@ -46,8 +46,8 @@ class Letters(Encoder):
     def __init__(self):
         self.tokenizer = Numbers()
 
-    def prompt(self, question):
-        return [ord(c) % VOCABULARY for c in question]
+    def row_prompt(self, row):
+        return [ord(c) % VOCABULARY for c in row["question"]]
 
     def encode_answers(self, rows):
         return [[self.answered(self.prompt(row["question"]), answer) for answer in answers_of(row)] for row in rows]

@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoTokenizer, GPT2Tokenizer, Qwen2Tokenize
 
 from ofmu_pl.data import Authors
 from ofmu_pl.networks import CausalLM
-from ofmu_pl.networks.older_transformers import add_older_keys
+from ofmu_pl.networks.saving import add_older_keys
 from tests.helpers.older_reader import read
 
 SHAPE = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}

@@ -10,8 +10,8 @@ from transformers import LlamaConfig
 
 from ofmu_pl.cli import main
 from ofmu_pl.data import Authors
-from ofmu_pl.planning.course import BLIND, STEPS
 from ofmu_pl.planning.ledger import Ledger
+from ofmu_pl.planning.needs import BLIND, STEPS
 from ofmu_pl.planning.unreal import pretended, unreal
 from tests.helpers.training import TINY
 

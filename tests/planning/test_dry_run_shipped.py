@@ -10,7 +10,7 @@ from PIL import Image
 
 from ofmu_pl.benchmark.grid import Grid
 from ofmu_pl.data import Authors
-from ofmu_pl.planning.course import STEPS
+from ofmu_pl.planning.needs import STEPS
 from tests.benchmark.test_configs import parsed
 from tests.helpers.citizen_rows import written
 from tests.helpers.methods import is_for_images

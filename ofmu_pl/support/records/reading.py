@@ -90,7 +90,10 @@ def declared(kind: Any, x: object, name: str) -> Any:
     """
     outer, inner = get_origin(kind) or kind, get_args(kind)
     if outer in (Union, UnionType):
-        return _one_of(inner, x, name)
+        known = [part for part in inner if part is not NoneType]
+        if len(known) < len(inner) and (x is None or (x == {} and is_dataclass(known[0]))):
+            return None  # a record that may be missing and is empty is missing
+        return declared(known[0], x, name) if len(known) == 1 else x
     if is_dataclass(outer):
         return _filled(outer, _as(dict, x, name))
     if outer is dict:
@@ -105,14 +108,6 @@ def _as(kind: type, x: object, name: str) -> Any:
     if not isinstance(x, kind):
         raise TypeError(f"{name} is no {'object' if kind is dict else 'list'}")
     return x
-
-
-def _one_of(kinds: tuple[Any, ...], x: object, name: str) -> Any:
-    """A value of one of several types; a record that may be missing and is empty is missing."""
-    known = [kind for kind in kinds if kind is not NoneType]
-    if NoneType in kinds and (x is None or (x == {} and is_dataclass(known[0]))):
-        return None
-    return declared(known[0], x, name) if len(known) == 1 else x
 
 
 def _filled(kind: Any, x: dict[str, Any]) -> Any:

@@ -1,12 +1,54 @@
-"""Writes the keys that transformers 4.45 to 4.57 read beside those of transformers 5, which reads both."""
+"""Writes language models, whole or by ranks that hold shards, as transformers 4.45 to 5 read them."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+from transformers import PreTrainedModel
+
+from ofmu_pl.core.vectors import is_sharded
+from ofmu_pl.networks.adapters import below, merged, must_part, plain_tensors
+from ofmu_pl.networks.rounding import written_in
+from ofmu_pl.networks.slices import write_rows
 from ofmu_pl.support.files import read_json, write_json
+from ofmu_pl.support.processes import from_first, is_first
 
 OWN_ROPE = {"gpt_neox": {"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"}}
 """Architectures that had names of their own for RoPE's keys, by ``model_type``."""
+
+
+def write_model(model: PreTrainedModel, folder: Path, dtype: torch.dtype | None, dropout: Mapping[str, float]) -> None:
+    """Write a model, its adapters merged, and its configuration as it was before training.
+
+    Ranks that hold shards call it together; all their rows are written into the first one's folder.
+
+    Args:
+        model: The model, which stays as it is.
+        folder: An existing folder.
+        dtype: Type of the weights; ``None``: they stay as they are.
+        dropout: What the configuration said of dropout, by field.
+    """
+    config, plain = model.config, below(model)
+    before = {name: getattr(config, name) for name in ("use_cache", "tie_word_embeddings", "dtype")}
+    before |= dict.fromkeys(dropout, 0.0)
+    one = getattr(plain.get_output_embeddings(), "weight", None) is plain.get_input_embeddings().weight
+    tied = one and not must_part(plain)  # or a reader would drop one of two matrices
+    config.update({"use_cache": True, "tie_word_embeddings": tied, **dropout})  # generation wants a cache
+    try:
+        if is_sharded([*model.parameters()]):  # it was ``outlined``: its parameters have the names of the files
+            write_rows(from_first(lambda: folder), *plain_tensors(model), dtype or torch.float32)
+            if is_first():
+                config.update({"dtype": dtype or torch.float32})
+                config.architectures = [type(plain).__name__.removeprefix("FSDP")]  # FSDP2 makes a class of its own
+                config.save_pretrained(folder)
+                plain.generation_config.save_pretrained(folder)
+        else:
+            whole = merged(model)
+            with written_in(dtype, whole):
+                whole.save_pretrained(folder)
+    finally:
+        config.update(before)
 
 
 def add_older_keys(folder: Path, tokenizer: Any) -> None:
