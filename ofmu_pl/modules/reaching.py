@@ -32,6 +32,8 @@ class Reach(UpperLevel):
             given, without a look.
         start: Share of the run from which ascents reach, and the similarity acts, in every iteration; with
             ``PathSteps`` of the path.
+        start_iterations: Number of the run's first iterations in which no ascent reaches, whatever ``start`` says: in
+            a short run rows would not rise.
 
     Attributes:
         open: Whether ascents reach; ``None``: the loss on the way back is yet to be looked at.
@@ -41,11 +43,14 @@ class Reach(UpperLevel):
     needs_mean = True
     on_bar = ("reach",)
 
-    def __init__(self, length: float | None = None, drop: float = 0.0, start: float = 0.31) -> None:
+    def __init__(
+        self, length: float | None = None, drop: float = 0.0, start: float = 0.31, start_iterations: int = 0
+    ) -> None:
         super().__init__(start=start)
         check_range(0, above=True, length=length)
+        check_range(0, whole=True, start_iterations=start_iterations)
         check_range(0, 1, drop=drop)
-        self.length, self.drop = length, drop
+        self.length, self.drop, self.start_iterations = length, drop, start_iterations
         self.open = None if drop or length is None else True
 
     @property
@@ -57,7 +62,7 @@ class Reach(UpperLevel):
         """Both loops, with the ascents' gradients taken back there."""
         given = replace(given, due=given.due and given.beta > 0)
         measured = {"reach": 0.0}
-        u = given.mean() if given.penalised else []
+        u = given.mean() if given.penalised and given.number >= self.start_iterations else []
         if not to_unit_(u):
             return given.run(0.0), measured
         if self.open is None:
@@ -110,11 +115,14 @@ class Reach(UpperLevel):
     def end(self) -> None:
         """Say that no ascent reached because the run ended before."""
         if self.open is not False and not self.acted:
-            rank_zero_warn(f"The run ended before ascents were to reach: lower model.upper.start ({self.start}).")
+            rank_zero_warn(
+                "The run, of first order so far, ended before ascents were to reach: make it longer, or lower "
+                f"model.upper.start ({self.start}) or model.upper.start_iterations ({self.start_iterations})."
+            )
 
     def skip_to_late(self) -> None:
         """Reach, as if the loss had fallen."""
-        self.open, self.length = True, self.length or 3e-3
+        self.open, self.length, self.start_iterations = True, self.length or 3e-3, 0
 
     def state_dict(self) -> dict[str, float]:
         """With what the look found."""

@@ -461,6 +461,19 @@ def test_a_run_goes_on_where_relearning_would_bring_nothing_back(monkeypatch):
     assert module.upper.rho == 0.0
 
 
+@pytest.mark.parametrize(("first", "acted"), [(0, 3), (2, 2), (4, 0)])
+def test_no_ascent_reaches_in_the_first_iterations(first, acted):
+    """The second ascent is the first that has a running mean; a run that is no longer is one of first order."""
+    given = {"optimizer": partial(SharedAdam, lr=1e-3), "beta": 0.0, "inner_steps": 1, "engine": "finite_difference"}
+    ends = []
+    for upper in (partial(Reach, 0.02, start=0.0, start_iterations=first), NoPenalty):
+        module = OFMU(CausalLM(config=TINY), stepper=shared(), upper=upper, **given)
+        train(module, steps=4)
+        ends.append((weights(module), module.upper.acted))
+    assert ends[0][1] == acted
+    assert torch.equal(ends[0][0], ends[1][0]) == (acted == 0)
+
+
 def test_reach_goes_back_along_adapters_alone():
     """The base stays as it was, bit for bit, and adapters end elsewhere than without a penalty."""
     found = []
