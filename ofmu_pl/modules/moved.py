@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from ofmu_pl.support.errors import UserError
 
 MOVED = {
-    "inner_lr": "model.stepper.lr",
+    "inner_lr": "model.stepper.lr (of SharedSteps: lr_ratio)",
     "inner_optimizer": "model.stepper (sgd: PlainSteps, adam: AdamSteps, shared: SharedSteps)",
     "rho_0": "model.upper.rho_0 (with rates auto: model.upper.share of FlatteningStep)",
     "gamma": "model.upper.gamma",
@@ -24,7 +24,7 @@ def now_called(name: str) -> str | None:
     """The end of a sentence that says where an option is now; ``None``: it never was one.
 
     >>> now_called("inner_lr")
-    ': it is model.stepper.lr now'
+    ': it is model.stepper.lr (of SharedSteps: lr_ratio) now'
     """
     return f": it is {MOVED[name]} now" if name in MOVED else None
 

@@ -150,13 +150,15 @@ class SharedSteps(Stepper):
     """The steps of the outer ``SharedAdam``, in the metric of both loops and at the rate that its scheduler gives both.
 
     Args:
-        lr: eta_in in units of the outer rate of now; 1: ascents are as long as descents.
+        lr_ratio: eta_in in units of the outer rate of now; 1: ascents are as long as descents.
     """
 
     keeps_mean = True
 
-    def __init__(self, lr: float = 1.0) -> None:
-        super().__init__(lr)
+    def __init__(self, lr_ratio: float = 1.0) -> None:
+        check_range(0, lr_ratio=lr_ratio)
+        super().__init__(lr_ratio)
+        self.lr_ratio = lr_ratio
 
     def own_optimizers(self, outer: Optimizer, network: nn.Module, *, mean: bool) -> list[Optimizer]:
         """None: the outer one has to be a ``SharedAdam``, with the second momentum that the ascent needs."""
@@ -173,7 +175,7 @@ class SharedSteps(Stepper):
 
     def rate(self, optimizer: Optimizer) -> float:
         """A share of the outer rate, which the scheduler has set."""
-        return float(self.lr * optimizer.param_groups[0]["lr"])
+        return float(self.lr_ratio * optimizer.param_groups[0]["lr"])
 
     def mean(self, run: Run) -> Vector:
         """That of the ascent's first momentum in the metric of both loops."""

@@ -20,7 +20,7 @@ def adam(lr=3e-4):
 
 
 def shared(lr=1.0):
-    return partial(SharedSteps, lr=lr)
+    return partial(SharedSteps, lr_ratio=lr)
 
 
 def printed(**options):

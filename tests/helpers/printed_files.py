@@ -44,9 +44,9 @@ def table(path: Path, rows: list[dict]) -> None:
 
 def modules(folder: Path) -> None:
     """Modules that the pages' readers have written themselves."""
-    method, _, part = (text for page, text in blocks("python") if page == "docs/extending.md")
+    method, _, lower, upper = (text for page, text in blocks("python") if page == "docs/extending.md")
     (folder / "my_methods.py").write_text(method)
-    (folder / "my_parts.py").write_text(part)
+    (folder / "my_parts.py").write_text(f"{lower}\n{upper}")
     (folder / "my_nets.py").write_text(NETS)
     (folder / "efficientnet.py").write_text("import my_nets\n\n\nclass Lite0(my_nets.SmallCNN): pass\n")
 

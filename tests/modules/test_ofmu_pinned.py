@@ -16,9 +16,10 @@ from ofmu_pl.data import Authors, Digits
 from ofmu_pl.modules import OFMU, FineTune
 from ofmu_pl.modules.lower_level import BoundedLoss, HeldOutLevels
 from ofmu_pl.modules.reaching import Reach
-from ofmu_pl.modules.steppers import AdamSteps, PathSteps, PlainSteps, SharedSteps
+from ofmu_pl.modules.steppers import PathSteps
 from ofmu_pl.modules.upper_level import FlatteningStep, PrintedPenalty
 from ofmu_pl.networks import SmallCNN
+from tests.helpers import parts as made
 from tests.helpers.ofmu_by_hand import (
     KEPT,
     AdamByHand,
@@ -42,14 +43,15 @@ def make(network, form):
     lower = partial(BoundedLoss, bound=form.forget_ceiling, ngram_weight=form.ngram_weight)
     if form.rates or form.forget_ceiling == "holdout":
         lower = partial(HeldOutLevels, call_back=bool(form.rates), ngram_weight=form.ngram_weight)
-    steps = {"sgd": PlainSteps, "adam": AdamSteps, "shared": SharedSteps}[form.inner_optimizer]
+    rate = form.inner_lr
+    steps = {"sgd": made.plain(rate), "adam": made.adam(rate), "shared": made.shared(rate)}[form.inner_optimizer]
     when = {"every": form.higher_order_every, "start": form.higher_order_from}
     upper = partial(PrintedPenalty, rho_0=form.rho_0, gamma=form.gamma, **when)
     if form.rates:
         upper = partial(FlatteningStep, share=form.rho_0, until=form.higher_order_until, **when)
     if form.reach:
         upper = partial(Reach, form.reach, start=form.higher_order_from)
-    parts = {"lower": lower, "stepper": PathSteps if form.rates else partial(steps, lr=form.inner_lr), "upper": upper}
+    parts = {"lower": lower, "stepper": PathSteps if form.rates else steps, "upper": upper}
     same = ("stop_at", "beta", "outer_at", "inner_steps", "safeguards", "gradient_clip", "micro_batch_size")
     others = {name: getattr(form, name) for name in (*same, "optimizer", "scheduler")}
     return OFMU(network, engine="autograd", **parts, **others)

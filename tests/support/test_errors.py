@@ -29,7 +29,7 @@ def network():
         (lambda **o: FineTune(network(), **o), "gradient_clip", [-1.0, 0.0, float("nan")]),
         (lambda **o: OFMU(network(), **o), "inner_steps", [0, -1]),
         (PlainSteps, "lr", [-1.0, float("nan")]),
-        (SharedSteps, "lr", [-1.0]),
+        (SharedSteps, "lr_ratio", [-1.0]),
         (PrintedPenalty, "start", [-0.1, 1.1]),
         (PrintedPenalty, "every", [0]),
         (FlatteningStep, "share", [-0.1, 1.1]),
