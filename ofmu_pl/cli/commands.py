@@ -6,7 +6,6 @@ reports come at once.
 
 import argparse
 import os
-import shlex
 import sys
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -17,7 +16,7 @@ from typing import NoReturn
 from ofmu_pl import __version__
 from ofmu_pl.cli.sentences import one_sentence
 from ofmu_pl.cli.words import DRY_RUN, WordsParser, fail
-from ofmu_pl.support.escapes import say
+from ofmu_pl.support.escapes import command, say
 from ofmu_pl.support.shipped import about, names
 
 COMMANDS = {
@@ -147,8 +146,8 @@ def _quickstart(words: list[str]) -> None:
     name = "quickstart" if options.seed == 0 else f"quickstart-seed{options.seed}"
     place = ["--logs", str(options.logs), "--name", name, f"--experiments.authors.seeds=[{options.seed}]"]
     _run(["benchmark", "--config", "ofmu_pl:benchmarks/quickstart.yaml", *place])
-    attack = shlex.join(["attack", "--config", "ofmu_pl:attacks.yaml", "--runs", str(options.logs / name)])
-    say(f"Next, all attacks: ofmu_pl {attack}")
+    attack = command("attack", "--config", "ofmu_pl:attacks.yaml", "--runs", str(options.logs / name))
+    say(f"Next, all attacks: {attack}")
 
 
 def _configs(words: list[str]) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from ofmu_pl.evaluation.reference import Facts, Reference
 from ofmu_pl.evaluation.table import Metrics, figure
 from ofmu_pl.metrics import Scores, probability
 from ofmu_pl.metrics.open_unlearning import write_eval
-from ofmu_pl.support.escapes import visible
+from ofmu_pl.support.escapes import command, visible
 from ofmu_pl.support.files import replacing, write_json
 from ofmu_pl.support.keyed import hashed, make_key
 from ofmu_pl.support.pages import AUDIT, CARD, ROWS, plain, templates
@@ -130,7 +129,7 @@ def tell_where(folder: Path, unlearned: str | None) -> None:
     if unlearned is not None:
         attack = ["attack", "--config", "ofmu_pl:attacks.yaml", "--runs", str(folder)]
         then = attack if unlearned == "text" else ["report", str(folder.parents[1])]
-        rank_zero_info(f"Page to sign: {folder / AUDIT}\nNext: ofmu_pl {shlex.join(then)}")
+        rank_zero_info(f"Page to sign: {folder / AUDIT}\nNext: {command(*then)}")
 
 
 def as_dicts(metrics: Metrics) -> Entries:

@@ -108,7 +108,7 @@ def print_attacks(title: str, record: AttacksRecord) -> None:
         notes.append(f"Most comes back by {worst}: {shares[worst]:z.0%} of the way to the target.")
     if any(SECOND not in a.metrics and RETRAINED in a.metrics for a in record.attacks.values()):
         notes.append(ONE_RETRAINED)
-    notes.append("recovered: 0, as the retrained model (or held-out rows); 1, as if nothing had been forgotten.")
+    notes.append("recovered: 0 %, as the retrained model (or held-out rows); 100 %, as if nothing had been forgotten.")
     held_out = [HELD_OUT] if any(HELD_OUT in a.metrics for a in record.attacks.values()) else []
     models = {model: model == MODELS[0] for model in (*MODELS, *held_out)}
     table = models_table(f"Attacks on {title}", "\n".join(notes), "found by", models)

@@ -1,6 +1,10 @@
 """Text of others where it leaves for a terminal, a table or a page: what would steer them is shown instead."""
 
+import os
 import re
+import shlex
+import shutil
+import sys
 
 _STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """Control characters but tab and line feed, and those that turn the direction of what follows."""
@@ -23,3 +27,9 @@ def one_line(text: object) -> str:
 def say(text: object) -> None:
     """Print a line."""
     print(visible(text))
+
+
+def command(*words: str) -> str:
+    """A command line of this program as a shell takes it here, also where no virtual environment is active."""
+    here = shutil.which("ofmu_pl") is not None
+    return shlex.join([*(["ofmu_pl"] if here else [os.path.relpath(sys.executable), "-m", "ofmu_pl"]), *words])

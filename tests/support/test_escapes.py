@@ -10,7 +10,7 @@ from rich.table import Table as Printed
 
 from ofmu_pl.cli.words import fail
 from ofmu_pl.report.tables import Entry, Table, to_csv, to_latex, to_markdown
-from ofmu_pl.support.escapes import say, visible
+from ofmu_pl.support.escapes import command, say, visible
 from ofmu_pl.support.pages import plain, templates
 from ofmu_pl.support.terminal import Prudent, console, print_whole
 from ofmu_pl.training.noise import as_sentence, ignore_noise
@@ -90,3 +90,13 @@ def test_no_table_or_page_is_steered():
     for text in texts:
         assert STEERING & set(text) == set()
     assert page.render(x="<b>").split("|")[0] == "&lt;b&gt;"
+
+
+@pytest.mark.parametrize(("path", "first"), [("there", "ofmu_pl"), ("elsewhere", "-m ofmu_pl")])
+def test_a_command_runs_without_an_active_environment(path, first, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path / path))
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/ofmu_pl").touch(0o755)
+    line = command("report", "a folder")
+    assert f"{first} report 'a folder'" in line
+    assert line.startswith("ofmu_pl") == (path == "there")

@@ -27,7 +27,7 @@ COMPARED = {
     "trade-off": (
         "Trade-off",
         studies.trade_offs,
-        "What is forgotten against what is kept; a line joins the methods that no other beats in both.",
+        "What is forgotten against what is kept; methods with thick edges are those that no other beats in both.",
     ),
     "telemetry": (
         "What OFMU saw",
