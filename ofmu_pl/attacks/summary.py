@@ -29,7 +29,13 @@ def summary(attack: Attack, found: Findings, seeds: list[int]) -> AttackRecord:
             entry["target"] = control["value"]
     curves = {model: mean_curve(findings) for model, findings in found.items()}
     places = list(dict.fromkeys(chain.from_iterable(curves.values())))  # in the order of their first appearance
-    broken = {model: " ".join(f.broken for f in findings if f.broken) for model, findings in found.items()}
+    broken, gradients, seconds = {}, {}, {}
+    for model, findings in found.items():
+        gradients[model] = sum(f.gradients for f in findings)
+        seconds[model] = sum(f.seconds for f in findings)
+        why = " ".join(f.broken for f in findings if f.broken)
+        if why:
+            broken[model] = why
     record = AttackRecord(
         settings={"class": type(attack).__name__, **attack.settings},
         seeds=seeds,
@@ -40,9 +46,9 @@ def summary(attack: Attack, found: Findings, seeds: list[int]) -> AttackRecord:
         x=places,
         curves={model: list(map(curve.get, places)) for model, curve in curves.items()},
         returns=_returns(attack.metrics[0], found) if attack.brings_back else {},
-        gradients={model: sum(f.gradients for f in findings) for model, findings in found.items()},
-        seconds={model: sum(f.seconds for f in findings) for model, findings in found.items()},
-        broken={model: why for model, why in broken.items() if why},
+        gradients=gradients,
+        seconds=seconds,
+        broken=broken,
         tests=attack.tests,
         zero_control=attack.zero_control,
         date=datetime.now(UTC).strftime("%d %B %Y").lstrip("0"),

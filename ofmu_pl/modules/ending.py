@@ -149,7 +149,7 @@ class Ending:
             self._keep(method, harm, seen)
         told = ", ".join(f"{name.removeprefix('goal/')} {value:.3g}" for name, value in seen.items())
         if reached and self.stop_at is not None:
-            rank_zero_info(f"Stopping after {number} iterations: a test finds forget rows like held-out rows ({told}).")
+            rank_zero_info(f"Stopping after {number} iterations: the goal of model.stop_at is reached ({told}).")
             method.run.stop()
         elif self.max_harm is not None and harm > self.max_harm:
             rank_zero_info(f"Stopping after {number} iterations: retain rows lose more than model.max_harm: {told}.")

@@ -87,7 +87,8 @@ class Predictions:
         for some in chunks:
             states = self._at(some)
             # The backward pass begins with the last chunk: to keep its logits until then takes no more than it does.
-            if not torch.is_grad_enabled() or (some is chunks[-1] and (self.trained or len(chunks) == 1)):
+            kept = len(chunks) == 1 or (self.trained and some is chunks[-1])
+            if kept or not torch.is_grad_enabled():
                 found.append(chunk(some, states))
             elif self.trained:  # nothing is drawn in an output layer
                 found.append(checkpoint(chunk, some, states, use_reentrant=False, preserve_rng_state=False))

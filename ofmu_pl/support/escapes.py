@@ -1,4 +1,4 @@
-"""Text of others where it leaves for a terminal, a table or a page: what would steer them is shown instead."""
+"""Text that leaves for a terminal, a table or a page: of others, without what would steer these, and for a shell."""
 
 import os
 import re

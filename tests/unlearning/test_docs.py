@@ -26,32 +26,42 @@ SHAPE = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "nu
 QUIET = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
 
 
-def test_the_method_of_the_page_on_extending():
-    """Its value is -log(1 + l), and its pull, by its gradient, is that of ascent over 1 + l."""
-    (block,) = (block for block in blocks(ROOT / "docs/extending.md") if "class LogAscent" in block)
+def printed(name):
+    """A class that the page on extending prints."""
+    (block,) = (block for block in blocks(ROOT / "docs/extending.md") if f"class {name}" in block)
     space = {"__name__": "mine"}
     exec(compile(block, "extending.md", "exec"), space)
+    return space[name]
+
+
+def trained(**parts):
+    """OFMU with some parts after an iteration whose ascent goes nowhere, and its data."""
+    rows = [{"question": f"Who lives in {i}?", "answer": f"Number {i} does."} for i in range(8)]
+    data = ofmu_pl.TextFiles(rows[:2], rows[2:], tokenizer=train_tokenizer(row["question"] for row in rows))
+    network = ofmu_pl.CausalLM(config={"model_type": "llama", **SHAPE})
+    module = ofmu_pl.OFMU(network, inner_steps=1, stepper=partial(ofmu_pl.PlainSteps, 0.0), **parts)
+    data.streams, data.num_batches = module.streams, module.num_batches
+    pl.Trainer(**QUIET, max_steps=1, enable_model_summary=False).fit(module, data)
+    return module, data
+
+
+def test_the_method_of_the_page_on_extending():
+    """Its value is -log(1 + l), and its pull, by its gradient, is that of ascent over 1 + l."""
+    written = printed("LogAscent")
     losses = torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64, requires_grad=True)
     recipe = SimpleNamespace(sample_losses=lambda network, part: losses)
     module = SimpleNamespace(recipe=recipe, trained=None, margin=1.0)
-    values = space["LogAscent"].forget_losses(module, {})
+    values = written.forget_losses(module, {})
     assert values.tolist() == pytest.approx([0.0, -0.6931471805599453, -1.3862943611198906])
     values.sum().backward()
     assert losses.grad.tolist() == pytest.approx([-1.0, -0.5, -0.25])
-    assert space["LogAscent"](ofmu_pl.CausalLM("gpt2"), margin=2.0).streams == ("forget", "retain")
+    assert written(ofmu_pl.CausalLM("gpt2"), margin=2.0).streams == ("forget", "retain")
 
 
 def test_the_part_of_the_page_on_extending():
     """What the ascent raises is the mean of log(1 + l) over rows, without any further word."""
-    (block,) = (block for block in blocks(ROOT / "docs/extending.md") if "class LogLoss" in block)
-    space = {"__name__": "mine"}
-    exec(compile(block, "extending.md", "exec"), space)
-    rows = [{"question": f"Who lives in {i}?", "answer": f"Number {i} does."} for i in range(8)]
-    data = ofmu_pl.TextFiles(rows[:2], rows[2:], tokenizer=train_tokenizer(row["question"] for row in rows))
-    network = ofmu_pl.CausalLM(config={"model_type": "llama", **SHAPE})
-    module = ofmu_pl.OFMU(network, inner_steps=1, lower=space["LogLoss"], stepper=partial(ofmu_pl.PlainSteps, 0.0))
-    data.streams, data.num_batches = module.streams, module.num_batches
-    pl.Trainer(**QUIET, max_steps=1, enable_model_summary=False).fit(module, data)
+    part = printed("LogLoss")
+    module, data = trained(lower=part)
     with torch.no_grad():
         (loss,) = (term() for term in module.lower.loss(data.collate("forget", [0, 1], 0)))
         nll, targets = module.token_losses(data.collate("forget", [0, 1], 0))
@@ -61,16 +71,8 @@ def test_the_part_of_the_page_on_extending():
 
 def test_the_penalty_of_the_page_on_extending():
     """Its direction is g_r + 2 weight H_f g_f, by autograd of |g_f|^2 at the same weights."""
-    (block,) = (block for block in blocks(ROOT / "docs/extending.md") if "class SlopePenalty" in block)
-    space = {"__name__": "mine"}
-    exec(compile(block, "extending.md", "exec"), space)
-    rows = [{"question": f"Who lives in {i}?", "answer": f"Number {i} does."} for i in range(8)]
-    data = ofmu_pl.TextFiles(rows[:2], rows[2:], tokenizer=train_tokenizer(row["question"] for row in rows))
-    network = ofmu_pl.CausalLM(config={"model_type": "llama", **SHAPE})
-    upper = partial(space["SlopePenalty"], weight=0.5)
-    module = ofmu_pl.OFMU(network, inner_steps=1, beta=0.0, stepper=partial(ofmu_pl.PlainSteps, 0.0), upper=upper)
-    data.streams, data.num_batches = module.streams, module.num_batches
-    pl.Trainer(**QUIET, max_steps=1, enable_model_summary=False).fit(module, data)
+    part = printed("SlopePenalty")
+    module, data = trained(beta=0.0, upper=partial(part, weight=0.5))
     assert module.upper.acted == 1
     batch = data.iteration(1)
     direction, _ = module.iterate(batch)

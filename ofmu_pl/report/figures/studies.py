@@ -76,8 +76,11 @@ def trade_offs(experiment: Study, look: Look) -> Figure | None:
     for axis, (name, (group, pair)) in zip(axes.flat, groups.items(), strict=False):
         units = [experiment.declared(m).unit for m in pair]
         best = front(group, pair)
-        spreads = {m: [spread_in(group, m, metric) for metric in pair] for m in (*group.ran, BEFORE, RETRAINED)}
-        known = {m: (x, y) for m, (x, y) in spreads.items() if x.n and y.n}
+        known = {}
+        for method in (*group.ran, BEFORE, RETRAINED):
+            x, y = (spread_in(group, method, m) for m in pair)
+            if x.n and y.n:
+                known[method] = x, y
         far_below = broken({method: y.mean for method, (_, y) in known.items()})
         for method, (x, y) in known.items():
             if method in far_below:
