@@ -108,6 +108,7 @@ class Attack(ABC):
             says how much is chance.
         gradients: Number of gradients of a batch's loss that it takes on one model, as far as the loss stays finite.
         tests: Key in ``evaluation.attacked.UNTRIED`` of what it tests and a run does not; empty: nothing.
+        untouched: Where along its curve the model is asked as it is, as an index; ``None``: nowhere.
         reads: Files and folders that it reads, as its arguments name them: what is in them is part of the key, too.
 
     Example:
@@ -134,6 +135,7 @@ class Attack(ABC):
     zero_control: bool = False
     gradients: int = 0
     tests: str = ""
+    untouched: int | None = None
     reads: Sequence[str] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

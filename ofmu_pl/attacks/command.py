@@ -18,7 +18,7 @@ from ofmu_pl.attacks.base import Attack, Finding
 from ofmu_pl.attacks.subject import Subject, usable_device
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.data.base import PairedDataModule
-from ofmu_pl.evaluation.attacked import parts
+from ofmu_pl.evaluation.attacked import in_short, parts
 from ofmu_pl.evaluation.table import print_attacks
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.escapes import say, visible
@@ -30,6 +30,7 @@ from ofmu_pl.support.records.models import HELD_OUT, MODELS, SECOND, UNLEARNED
 from ofmu_pl.support.records.results import ATTACKS, AttacksRecord
 from ofmu_pl.support.shipped import expanded
 
+ASKING = 20  # steps of training that take about as long as to build a model and to ask it
 FOLDER = "attacks"  # folder in a run's, with one file a model, attack and seed
 
 
@@ -112,6 +113,11 @@ class Attempt:
     subject: Subject
     paths: list[Path]
 
+    @property
+    def steps(self) -> int:
+        """Steps that it will take about, by which the time left is told; 0 if it has been made before."""
+        return 0 if any(path.is_file() for path in self.paths) else ASKING + self.attack.gradients
+
     def finding(self) -> Finding:
         """What the attack finds; read, if it has been found before on the same model."""
         for path in self.paths:
@@ -186,12 +192,13 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
     before = read_record(AttacksRecord, on.place / ATTACKS)
     attempts, hashes = _attempts(on, attacks, seeds, device)
     _announce(on.place, attempts)
-    bar = tqdm(attempts, desc=visible(f"attacks on {on.place}"), unit="attack", leave=False)
+    whole = sum(attempt.steps for attempt in attempts)
+    bar = tqdm(total=whole, desc=visible(f"attacks on {on.place}"), unit="step", leave=False, dynamic_ncols=True)
     found: dict[str, dict[str, list[Finding]]] = {}
     left_out: set[str] = set()
     not_made: dict[str, str] = {}
-    for attempt in bar:
-        name = attempt.attack.name
+    for attempt in attempts:
+        name, steps = attempt.attack.name, attempt.steps
         if name in left_out:
             continue
         bar.set_postfix_str(f"{name} on {attempt.model}, seed {attempt.seed}")
@@ -207,7 +214,10 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
             not_made[name] = f"{name} was left out: {error}"
             found.pop(name, None)
             continue
+        finally:
+            bar.update(steps)
         found.setdefault(name, {}).setdefault(attempt.model, []).append(finding)
+    bar.close()
     if not found:
         raise UserError(f"No attack fits '{on.place}': {' '.join(not_made.values())}")
     record = AttacksRecord(
@@ -220,7 +230,7 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
     if before is not None:
         record = _merged(before, record, hashes)
     record.write(on.place / ATTACKS)
-    print_attacks(str(on.place), record)
+    print_attacks(str(on.place), record, in_short(record))
     return found
 
 
@@ -243,10 +253,11 @@ def _merged(before: AttacksRecord, record: AttacksRecord, hashes: dict[str, str]
 
 
 def _announce(place: Path, attempts: list[Attempt]) -> None:
-    """Say how many gradients the attacks on a run's models will take; findings that are known take none."""
+    """Say how many attacks on a run's models are to be made, and the gradients that they take."""
     left: Counter[str] = Counter()
     for attempt in attempts:
-        if not any(path.is_file() for path in attempt.paths):
+        if attempt.steps:
             left[attempt.attack.name] += attempt.attack.gradients
     counts = [f"{name} {gradients:,}" for name, gradients in left.items() if gradients]
-    say(f"Gradients that attacks on {place} will take: {', '.join(counts) or 'none'}.")
+    new = sum(attempt.steps > 0 for attempt in attempts)
+    say(f"Attacks on {place}: {new} to make, {len(attempts) - new} known. Gradients: {', '.join(counts) or 'none'}.")

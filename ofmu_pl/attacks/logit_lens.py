@@ -36,6 +36,7 @@ class LogitLens(Attack):
     metrics = (PROB,)
     x_label, y_label = "layer", "probability of forgotten rows"
     tests = "inside"
+    untouched = -1  # the last layer is the model's own answer
 
     def __init__(self, rows: int | None = 100) -> None:
         check_range(1, rows=rows)

@@ -12,7 +12,7 @@ from ofmu_pl.attacks.base import Attack, Finding, Findings, mean_curve
 from ofmu_pl.metrics.bootstrap import LEVEL, difference, interval
 from ofmu_pl.metrics.result import Metric
 from ofmu_pl.metrics.verdicts import verdict_of
-from ofmu_pl.support.records.models import HELD_OUT, RETRAINED, TARGET, UNLEARNED
+from ofmu_pl.support.records.models import CONTROLS, HELD_OUT, RETRAINED, TARGET, UNLEARNED
 from ofmu_pl.support.records.reading import Entries
 from ofmu_pl.support.records.results import AttackRecord
 
@@ -36,6 +36,7 @@ def summary(attack: Attack, found: Findings, seeds: list[int]) -> AttackRecord:
         why = " ".join(f.broken for f in findings if f.broken)
         if why:
             broken[model] = why
+    returns = _returns(attack.metrics[0], found) if attack.brings_back else {}
     record = AttackRecord(
         settings={"class": type(attack).__name__, **attack.settings},
         seeds=seeds,
@@ -45,7 +46,7 @@ def summary(attack: Attack, found: Findings, seeds: list[int]) -> AttackRecord:
         metrics=metrics,
         x=places,
         curves={model: list(map(curve.get, places)) for model, curve in curves.items()},
-        returns=_returns(attack.metrics[0], found) if attack.brings_back else {},
+        returns=returns and returns | _untouched(attack, found),
         gradients=gradients,
         seconds=seconds,
         broken=broken,
@@ -55,6 +56,19 @@ def summary(attack: Attack, found: Findings, seeds: list[int]) -> AttackRecord:
     )
     record.verdict = verdict_of(record)
     return record
+
+
+def _untouched(attack: Attack, found: Findings) -> dict[str, float]:
+    """The share that the model shows where the attack has done nothing to it yet, by the name ``untouched``.
+
+    It is ``returns`` at that place of the curves; empty where they have none, or where the target shows no more there.
+    """
+    control = next((model for model in CONTROLS if model in found), TARGET)
+    if attack.untouched is None or TARGET not in found:
+        return {}
+    ours, theirs, whole = (np.mean([f.y[attack.untouched] for f in found[x]]) for x in (UNLEARNED, control, TARGET))
+    share = float((ours - theirs) / (whole - theirs)) if whole - theirs > 1e-6 else math.nan
+    return {"untouched": share} if math.isfinite(share) else {}
 
 
 def _metrics(attack: Attack, findings: Sequence[Finding]) -> Entries:

@@ -26,6 +26,7 @@ class TrainingAttack(Attack, ABC):
     """An attack that trains with AdamW at several rates and asks for ``rows`` on the way; see its subclasses."""
 
     x_label = "steps of training"
+    untouched = 0  # before the first step
 
     def __init__(
         self,

@@ -31,6 +31,7 @@ class WeightAttack(Attack, ABC):
 
     modalities = ("text", "images")
     y_label = "probability of forgotten rows"
+    untouched = 0  # the place ``whole``
 
     def __init__(self, changes: Mapping[str, Change], whole: str, rows: int | None) -> None:
         check_range(1, rows=rows)

@@ -128,14 +128,15 @@ class Pool:
                             "the same line again, with fewer --workers."
                         ) from error
                     running[process.sentinel] = (process, job, slot)
+                self.live.watch([job.place / LOG for _, job, _ in running.values()])
                 ready = connection.wait(list(running), timeout=self.live.every)
                 for sentinel in ready:
                     process, job, slot = running.pop(sentinel)  # type: ignore[arg-type]
                     process.join()
                     free.append(slot)
                     waiting[:0] = self._left(self._end(job, ended, process.exitcode), ended)
-                self.live.watch([job.place / LOG for _, job, _ in running.values()])
         finally:
+            self.live.watch([])
             for process, _, _ in running.values():
                 process.kill()
                 process.join()

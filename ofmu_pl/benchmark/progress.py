@@ -13,6 +13,7 @@ from ofmu_pl.support.terminal import Prudent, span
 
 _BAR = re.compile(r"([^\r\n|]*): +\d+%\|[^|]*\| (\d+)/(\d+) \[[^,\]\r\n]*, [^,\]\r\n]*(?:, ([^\]\r\n]*))?\]")
 """What tqdm draws: of what how many of how many, and behind times and rate the values that a run shows."""
+IN_FILE = 60.0  # seconds between two lines on a run, where there is no terminal
 _BESIDE = 66  # columns of what stands before a bar's values
 _TAIL = 2000  # bytes at a log's end that hold its newest bar
 
@@ -31,7 +32,7 @@ class Live:
 
     Attributes:
         folder: That of the benchmark, below which its runs are.
-        every: Seconds from one look at the runs at work to the next; ``None``: nobody sees them.
+        every: Seconds from one look at the runs at work to the next.
     """
 
     def __init__(self, workers: int, folder: Path) -> None:
@@ -51,11 +52,13 @@ class Live:
         )
         self._task = self.bar.add_task("all runs", total=0, left="")
         self._at_work: dict[Path, TaskID] = {}
-        self.every = 1.0 if self._console.is_terminal else None
+        self._written: dict[Path, tuple[int, int, str] | None] = {}  # the newest bar of each that a file was told
+        self.every = 1.0 if self._console.is_terminal else IN_FILE
 
     def expect(self, runs: int) -> None:
         """So many more runs (fewer, if negative)."""
         self.total += runs
+        self.bar.update(self._task, total=self.total)
 
     def done(self, seconds: float | None) -> None:
         """One of them is over; ``None``: no measure of how long a run takes (it failed)."""
@@ -72,16 +75,18 @@ class Live:
             self._console.print(f"[{self.finished}/{self.total}] {what}, {self.time_left}", markup=False)
 
     def watch(self, logs: Iterable[Path]) -> None:
-        """Draw the runs at work, by the newest bars in their logs; those that are over go."""
+        """Draw the runs at work, by the newest bars in their logs; those that are over go. A file gets a line a run."""
         for log in self._at_work.keys() - set(logs):
             self.bar.remove_task(self._at_work.pop(log))
         for log in logs:
+            name, bar = str(log.parent.relative_to(self.folder)), newest_bar(log)
             if log not in self._at_work:
-                name = str(log.parent.relative_to(self.folder))
                 self._at_work[log] = self.bar.add_task(name, total=None, left="")
-            if bar := newest_bar(log):
-                done, total, values = bar
-                self.bar.update(self._at_work[log], completed=done, total=total, left=values)
+            done, total, values = bar or (0, None, "")
+            self.bar.update(self._at_work[log], completed=done, total=total, left=values)
+            if not self._console.is_terminal and self._written.get(log, ()) != bar:
+                self._written[log] = bar
+                self._console.print(f"{name}: {f'{done}/{total} {values}' if bar else 'begins'}", markup=False)
 
     @property
     def time_left(self) -> str:

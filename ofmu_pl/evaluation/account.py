@@ -12,7 +12,7 @@ import lightning.pytorch as pl
 from ofmu_pl.data.base import PairedDataModule, data_of
 from ofmu_pl.data.of_run import said_of_run
 from ofmu_pl.data.text_files import NO_HOLDOUT
-from ofmu_pl.evaluation.plain import HEADINGS, KNOWN, Statement, one_sided, statements
+from ofmu_pl.evaluation.plain import HEADINGS, KNOWN, Statement, one_sided, shown, statements
 from ofmu_pl.evaluation.reference import Facts, Scored
 from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics.nearness import in_words
@@ -23,6 +23,9 @@ from ofmu_pl.support.sets import is_probe
 from ofmu_pl.training.export import export_of, exported
 
 IMAGES = ("Whether cropped, recoloured or otherwise altered images of the forgotten ones are still recognised.",)
+
+
+SIZED = 3  # metrics whose change the summary gives by its size
 
 
 class Part(NamedTuple):
@@ -105,13 +108,32 @@ class Account:
         found += [ONE_RETRAINED] if self.retrained and alone else []
         return [sentence for sentence in found if sentence]
 
-    def _counted(self) -> list[str]:
-        """How many tests of what is forgotten found what; those that passed before the run, too, are not counted."""
+    @property
+    def headline(self) -> str:
+        """What was found, before all numbers: of what is forgotten, and of what must stay."""
+        tests, _, _ = self._tested()
+        found = "Nothing could be tested of what is forgotten"
+        if "more is left" in tests:
+            found = "Something of what was to be forgotten is left"
+        elif "less is left" in tests:
+            found = "What was forgotten is avoided, so that it stands out"
+        elif tests:
+            found = "No test tells what was forgotten from what was never seen"
+        changes = [r.change for r in self.after.values() if r.change]
+        kept = "what must stay became worse" if "worse" in changes else "no harm to what must stay was found"
+        return f"{found}, and {kept}." if changes else f"{found}."
+
+    def _tested(self) -> tuple[list[str], int, int]:
+        """Verdicts of tests of what is forgotten; how many had too few rows; how many passed before the run, too."""
         told = {name: r.verdict for name, r in self.after.items() if r.verdict and r.group in ("forgotten", "attacks")}
         few = [name for name, verdict in told.items() if verdict == "too few"]
         passed = [name for name, r in self.before.items() if r.verdict == "no difference"]
         alike = [name for name, verdict in told.items() if verdict == "no difference" and name in passed]
-        tests = [verdict for name, verdict in told.items() if name not in few + alike]
+        return [verdict for name, verdict in told.items() if name not in few + alike], len(few), len(alike)
+
+    def _counted(self) -> list[str]:
+        """How many tests of what is forgotten found what; those that passed before the run, too, are not counted."""
+        tests, few, alike = self._tested()
         said = ["No test of what is forgotten can be counted: none has a goal and told it from the model before."]
         if tests:
             counts = [f"{tests.count('no difference') or 'none'} found no difference from the goal"]
@@ -119,7 +141,7 @@ class Account:
             said = [f"Of {len(tests)} tests of what is forgotten, {', '.join(counts)}."]
         if few or alike:
             said.append(
-                f"Not counted: {len(few) or 'none'} with too few rows, {len(alike) or 'none'} that found no difference "
+                f"Not counted: {few or 'none'} with too few rows, {alike or 'none'} that found no difference "
                 "before the run either."
             )
         return said
@@ -137,10 +159,15 @@ class Account:
         return f"The attack that finds most: {found[0].lower()}{found[1:]}"
 
     def _kept(self) -> str | None:
-        """What became worse of what must stay."""
+        """What became worse of what must stay, and by how much."""
         kept = {name: r.change for name, r in self.after.items() if r.change}
         fallen = [name for name, change in kept.items() if change == "worse"]
-        named = f" ({', '.join(fallen)})" if fallen else ""
+        sizes = []
+        for name in fallen[:SIZED]:
+            was, now = (shown(columns[name].value, columns[name]) for columns in (self.before, self.after))
+            sizes.append(f"{name} from {was} to {now}")
+        more = f" and {len(fallen) - len(sizes)} more" if len(fallen) > len(sizes) else ""
+        named = f": {', '.join(sizes)}{more}" if fallen else ""
         says = f"Of {len(kept)} measures of what must stay, {len(fallen) or 'none'} became worse{named}."
         return says if kept else None
 

@@ -52,6 +52,9 @@ WHY = {
 """Why an attack could not tell, by its verdict (``metrics.verdicts``)."""
 
 
+FOUND = Metric("", higher_is_better=False)  # a share
+
+
 class Told(NamedTuple):
     """What one attack found, in words; ``verdict``: ``more``, ``less``, ``no``, or empty where it could not tell."""
 
@@ -71,20 +74,29 @@ def parts(page: str, modality: str, record: AttacksRecord | None = None) -> dict
     untried = [x for key, x in UNTRIED.items() if key not in tested and (modality == "text" or key not in TEXT)]
     weights = (record.provenance.get("weights") or {}).get(UNLEARNED) if record else None
     given = {"attacks": attacks, "told": told, "untried": [*untried, *ALWAYS], "weights": weights, "names": NAMES}
-    short = _in_short(told, dict.fromkeys(a.date for a in attacks.values())) if told else []
     made = templates("ofmu_pl.evaluation", page == AUDIT, text=plain, joined=joined, figure=_figure, shown=shown)
     template = made.get_template("attacks.html.jinja" if page == AUDIT else "attacks.md.jinja")
-    return {part: Markup(template.render(part=part, marks=marks(part), short=short, **given)) for part in PARTS}
+    return {
+        part: Markup(template.render(part=part, marks=marks(part), short=in_short(record) if record else [], **given))
+        for part in PARTS
+    }
+
+
+def in_short(record: AttacksRecord) -> list[str]:
+    """What attacks on a run found, in sentences for a person who signs; none where there was no attack."""
+    told = {name: _told(a) for name, a in record.attacks.items()}
+    return _in_short(told, dict.fromkeys(a.date for a in record.attacks.values())) if told else []
 
 
 def _told(a: AttackRecord) -> Told:
     """What an attack found, and whether it is more than on its control, in words."""
     found = {model: _result(entries.get(a.found, {})) for model, entries in a.metrics.items()}
     control, second, verdict = next((m for m in CONTROLS if m in found), ""), SECOND in found, verdict_of(a)
-    than = NAMES.get(control, "")
+    than, without = NAMES.get(control, ""), a.returns.get("untouched", math.nan)
     meanings = {
         "more": f"More than on {than}: something is left.",
         "less": f"Less than on {than}, which gives the forgetting away.",
+        "as without": f"More than on {than}, and no more than is shown without it ({shown(without, FOUND)}).",
         "no": f"No difference from {than} was found{' that a second one lacks' if second else ''}.",
     }
     meaning = meanings.get(verdict) or f"It could not tell: {WHY.get(verdict, 'why is not known').format(than=than)}."
@@ -96,7 +108,7 @@ def _result(entry: dict[str, Any]) -> MetricResult:
     """A result as a file has it, with null where a number is not finite."""
     numbers = (entry.get("value"), *(entry.get("interval") or (None, None)))
     value, low, high = (math.nan if x is None else x for x in numbers)
-    metric = Metric("", entry.get("higher_is_better", False), entry.get("unit", "0 to 1"))
+    metric = Metric("", entry.get("higher_is_better", False), entry.get("unit", FOUND.unit))
     return metric.result(value, 0, interval=None if math.isnan(low + high) else (low, high))
 
 
@@ -113,7 +125,12 @@ def _in_short(told: dict[str, Told], days: Iterable[str]) -> list[str]:
         return [f"{began}. {why}, so none of the {len(told)} can tell whether it came back."]
     counts = Counter(t.verdict for t in told.values())
     said = [f"{counts['more'] or 'none'} found more than on {' or '.join(controls)}"]
-    others = {"less": "found less", "no": "showed no difference", "": "could not tell"}
+    others = {
+        "as without": "found no more than is shown without it",
+        "less": "found less",
+        "no": "showed no difference",
+        "": "could not tell",
+    }
     said += [f"{counts[verdict]} {words}" for verdict, words in others.items() if counts[verdict]]
     sentences = [f"{began}: of {len(told)}, {', '.join(said)}."]
     name, t = max(told.items(), key=lambda x: (x[1].verdict == "more", x[1].share.value))

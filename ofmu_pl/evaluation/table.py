@@ -8,9 +8,9 @@ from rich.table import Table
 
 from ofmu_pl.metrics.nearness import in_words
 from ofmu_pl.metrics.result import GROUPS, MetricResult
-from ofmu_pl.metrics.verdicts import ONE_RETRAINED
+from ofmu_pl.metrics.verdicts import ONE_RETRAINED, verdict_of
 from ofmu_pl.support.grouping import grouped
-from ofmu_pl.support.records.models import HELD_OUT, MODELS, RETRAINED, SECOND
+from ofmu_pl.support.records.models import CONTROLS, MODELS, RETRAINED, SECOND, UNLEARNED
 from ofmu_pl.support.records.results import AttacksRecord
 from ofmu_pl.support.terminal import console, padding
 
@@ -36,8 +36,12 @@ IN_SHORT = {"forgotten": "Forgotten", "kept": "Kept", "attacks": "Attackers"}
 """Groups with a line below the table, each by its first metric that has a sentence and was measured before the run."""
 
 
+STARRED = "*: differs from its goal, or what must stay from before, by a test of all such metrics together (Holm)."
+"""What the table says of its stars: an interval is that of one metric, as if it were alone."""
 MOST = 14
 """Rows of the short table, which a screen of 24 lines holds with what stands around it."""
+VERDICTS = {"more": "more is left", "as without": "as without it", "less": "less is left", "no": "no difference"}
+"""What the table says of an attack; of other verdicts (``metrics.verdicts``) that it cannot tell."""
 NEVER = ("unseen", "language")
 """Groups that the short table leaves out: yardsticks, which nothing moves, and looks at the texts' form."""
 
@@ -65,8 +69,9 @@ def print_table(ending: FinalTable, whole: bool = False) -> None:
         on.print(caveat, style="bold red", highlight=False, markup=False)
     rows = judged if whole else shortened(judged)
     more = f"{len(judged) - len(rows)} more metrics: --table all, results.json" if len(rows) < len(judged) else None
-    remark = "\n".join(filter(None, (ending.remark, more))) or None
-    table = models_table(ending.title, remark, "metric", {name: name == measured for name in columns})
+    star = STARRED if any(map(differs, rows.values())) else None
+    remark = "\n".join(filter(None, (ending.remark, star, more))) or None
+    table = models_table(ending.title, remark, ["metric", "better"], {name: name == measured for name in columns})
     table.add_column("goal", justify="right", no_wrap=True)
     table.add_column("95 % interval", justify="right", style="dim", min_width=9)  # an end of it in a line
     table.add_column("n", justify="right", style="dim", no_wrap=True)
@@ -75,6 +80,7 @@ def print_table(ending: FinalTable, whole: bool = False) -> None:
             if result.group != group or (group == "nearness" and result.unit == "p-value"):  # said in words below
                 continue
             values = [figure(metrics[metric].value) if metric in metrics else "" for metrics in columns.values()]
+            values[list(columns).index(measured)] += "*" if differs(result) else " "
             # With a goal, nearer is better, and the arrow says on which side of it the value usually lies.
             arrow = "" if group == "unseen" else "↑" if result.higher_is_better else "↓"  # unseen: nothing moves it
             better = arrow if result.target is None else f"{arrow} to goal"
@@ -86,62 +92,65 @@ def print_table(ending: FinalTable, whole: bool = False) -> None:
         on.print(line, highlight=False)
 
 
+def differs(r: MetricResult) -> bool:
+    """Whether a test of a run has found a difference from the goal, or a change of what must stay."""
+    return r.verdict not in (None, "no difference", "too few") or r.change in ("worse", "better")
+
+
 def _in_short(before: Metrics, after: Metrics, caveats: dict[str, str]) -> Iterator[str]:
     """What came of a run: a number for what is forgotten, one for what is kept, and one for what attackers tell."""
     for group, head in IN_SHORT.items():
         name = next((x for x, r in after.items() if r.group == group and r.metric.says and x in before), None)
         if name is not None and group not in caveats:
             r = after[name]
-            goal = "" if r.target is None else f" (goal {figure(r.target)})"
-            yield f"{head}: {name} {figure(before[name].value)} → {figure(r.value)}{goal}"
+            goal = "" if r.target is None else f", goal {figure(r.target)}"
+            chance = f" ({between(r.interval)})" if r.interval else ""
+            says = r.verdict or (f"{r.change} than before" if r.change in ("worse", "better") else r.change)
+            told = f": {says}" if says else ""
+            yield f"{head}: {name} {figure(before[name].value)} → {figure(r.value)}{chance}{goal}{told}"
     yield from in_words(after, before)
 
 
-def print_attacks(title: str, record: AttacksRecord) -> None:
-    """Print what attacks found, model by model."""
+def print_attacks(title: str, record: AttacksRecord, said: Sequence[str] = ()) -> None:
+    """Print what each attack found, model by model, and what it means (``said``); other figures are in the record."""
     notes = record.all_remarks
     for name, a in record.attacks.items():
         notes += [f"{name}, {model}: {why}" for model, why in a.broken.items()]
-    shares = {name: a.returns["value"] for name, a in record.attacks.items() if a.returns.get("interval")}
-    if shares:
-        worst = max(shares, key=shares.__getitem__)
-        notes.append(f"Most comes back by {worst}: {shares[worst]:z.0%} of the way to the target.")
     if any(SECOND not in a.metrics and RETRAINED in a.metrics for a in record.attacks.values()):
         notes.append(ONE_RETRAINED)
-    notes.append("recovered: 0 %, as the retrained model (or held-out rows); 100 %, as if nothing had been forgotten.")
-    held_out = [HELD_OUT] if any(HELD_OUT in a.metrics for a in record.attacks.values()) else []
-    models = {model: model == MODELS[0] for model in (*MODELS, *held_out)}
-    table = models_table(f"Attacks on {title}", "\n".join(notes), "found by", models)
-    table.add_column("95 % interval", justify="right", style="dim", min_width=9)
+    notes.append(
+        "recovered, with its 95 % interval: 0 % as on the retrained model (or held-out rows), 100 % as before."
+    )
+    known = [
+        model for model in (*MODELS, *CONTROLS, SECOND) if any(model in a.metrics for a in record.attacks.values())
+    ]
+    models = {model: model == UNLEARNED for model in dict.fromkeys(known)}
+    table = models_table(f"Attacks on {title}", "\n".join(notes), ["found by"], models)
     table.add_column("recovered", justify="right", style="bold")
-    table.add_column("seconds", justify="right", style="dim", no_wrap=True)
-    for a in record.attacks.values():
-        for name, entry in a.metrics[MODELS[0]].items():
-            values = [a.metrics.get(model, {}).get(name, {}).get("value") for model in models]
-            first = name == a.found
-            arrow = "↑" if entry["higher_is_better"] else "↓"
-            table.add_row(
-                name,
-                f"{arrow} to retrained" if entry.get("target") is not None else arrow,
-                *("" if value is None else figure(value) for value in values),
-                between(entry.get("interval")),
-                f"{a.returns['value']:z.0%}" + _share(a.returns.get("interval")) if first and a.returns else "",
-                f"{sum(a.seconds.values()):.0f}" if first else "",
-            )
-        table.add_section()
+    table.add_column("verdict", no_wrap=True)
+    for name, a in record.attacks.items():
+        found = [a.metrics.get(model, {}).get(a.found, {}).get("value") for model in models]
+        share = f"{a.returns['value']:z.0%}{_share(a.returns.get('interval'))}" if a.returns else ""
+        table.add_row(
+            name, *("" if x is None else figure(x) for x in found), share, VERDICTS.get(verdict_of(a), "cannot tell")
+        )
     console().print(table)
+    for sentence in said:
+        console().print(sentence, highlight=False, markup=False)
 
 
 def _share(ends: Sequence[float] | None) -> str:
     return "" if ends is None else f" ({ends[0]:z.0%} to {ends[1]:z.0%})"
 
 
-def models_table(title: str, caption: str | None, rows: str, models: dict[str, bool]) -> Table:
+def models_table(title: str, caption: str | None, heads: Sequence[str], models: dict[str, bool]) -> Table:
     """A table with a column a model, which may be bold; its title and caption begin where it begins."""
     table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, title_style="bold", padding=padding(console()))
     table.title_justify = table.caption_justify = "left"
-    table.add_column(rows, overflow="fold")  # names that are cut may be the same
-    table.add_column("better", justify="center")
+    names, *others = heads
+    table.add_column(names, overflow="fold")  # names that are cut may be the same
+    for head in others:
+        table.add_column(head, justify="center")
     for name, bold in models.items():
         table.add_column(name, justify="right", style="bold" if bold else None, no_wrap=True)
     return table

@@ -130,7 +130,8 @@ def verdict_of(a: AttackRecord) -> str:
 
     ``more`` is left where the whole interval of the share that is recovered lies above 0, and where there is a second
     retrained model above what is recovered of it (``beyond``); ``less`` where it lies as far below; else it is ``no``
-    difference.
+    difference. It is ``as without`` where the model shows so much without the attack (``returns.untouched``): the
+    metrics of the run judge that, all together.
 
     An attack cannot tell where there is ``no control`` or ``no target``; where there is ``no way`` between the two, as
     it finds no more on the target or broke one of them; where the control is 0 by construction (``zero control``);
@@ -162,7 +163,9 @@ def verdict_of(a: AttackRecord) -> str:
         if holds:
             return reason
     apart = abs(values[SECOND] - theirs) / way if SECOND in values else 0.0  # of two that hold nothing
-    return "more" if beyond(low, apart) > 0 else "less" if beyond(high, apart) < 0 else "no"
+    if beyond(low, apart) > 0:
+        return "as without" if _number(a.returns.get("untouched")) >= low else "more"
+    return "less" if beyond(high, apart) < 0 else "no"
 
 
 def _number(x: float | None) -> float:

@@ -20,13 +20,13 @@ def forecast(ends: Sequence[float], left: int, period: int, evaluation: float | 
     """Say how long the rest of a run takes, by when its first iterations ended; one of a period may be longer.
 
     >>> forecast([3.0, 3.5, 4.0, 4.6], 316, 5, 40.0)
-    'Some 3 min: at most 316 more iterations of 0.5 s (every 5th may take longer), and an evaluation of 40 s.'
+    'Up to 3 min: at most 316 more iterations of 0.5 s (every 5th may take longer), and an evaluation of 40 s.'
     """
     each = median(later - earlier for earlier, later in pairwise(ends))
     longer = f" (every {period}th may take longer)" if period > 1 else ""
     last = "the evaluation" if evaluation is None else f"an evaluation of {span(evaluation)}"
     total = span(left * each + (evaluation or 0.0))
-    return f"Some {total}: at most {left} more iterations of {span(each)}{longer}, and {last}."
+    return f"Up to {total}: at most {left} more iterations of {span(each)}{longer}, and {last}."
 
 
 class IterationProgressBar(TQDMProgressBar):

@@ -63,7 +63,7 @@ def test_a_run_is_found_and_its_three_models_are_attacked(run, models, capsys):
     share = (found["unlearned"] - found["retrained"]) / (found["target"] - found["retrained"])
     assert record.attacks["ask"].returns["value"] == pytest.approx(share)
     assert record.attacks["ask"].gradients == dict.fromkeys(MODELS, 6)
-    assert "ask_prob" in capsys.readouterr().out
+    assert "came back by ask" in capsys.readouterr().out
     attack([Ask()], runs=[run], seeds=[0, 1, 2])
     assert Ask.made == 9  # what was found before is read
 
@@ -131,9 +131,10 @@ def test_the_command_says_how_many_gradients_are_left(run, capsys, monkeypatch, 
     training = Relearn("retain", steps=2, rates=[1e-3, 1e-2])
     attack([Ask(), training], runs=[run], seeds=[0, 7])
     attack([Ask(), training], runs=[run], seeds=[0, 7])
-    first, second = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Gradients")]
+    first, second = [line for line in capsys.readouterr().out.splitlines() if "Gradients" in line]
+    assert "9 to make, 3 known" in first
     assert first.endswith(f": ask {3 * 3}, relearn_retain {3 * 2 * 2 * 2}.")  # models, seeds, rates and steps
-    assert second.endswith(": none.")
+    assert second.endswith("0 to make, 12 known. Gradients: none.")
 
 
 def test_relearning_by_the_command_line(run, capsys):
@@ -341,6 +342,23 @@ def test_a_summary_says_what_follows_and_an_older_one_is_judged_alike():
         assert (record.verdict, verdict_of(replace(record, verdict=""))) == (said, said)
         assert verdict_of(replace(record, returns={})) == said, "it is not judged anew"
     assert summary(Ask(), of_rows(unlearned=[0.1] * 20, target=[0.9] * 20), [0]).verdict == "no control"
+
+
+def test_what_a_model_shows_without_the_attack_is_no_find_of_it():
+    class Curved(Ask):
+        untouched = 0
+
+    def found(**models):
+        return {
+            m: [Finding.of_rows(ASK, [last] * 20, x=[0, 9], y=[first, last])] for m, (first, last) in models.items()
+        }
+
+    models = {"retrained": (0.1, 0.2), "target": (0.9, 0.8)}
+    restated = summary(Curved(), found(unlearned=(0.3, 0.35), **models), [0])
+    assert restated.returns["untouched"] == pytest.approx(0.25)
+    assert restated.verdict == "as without"
+    assert summary(Curved(), found(unlearned=(0.1, 0.35), **models), [0]).verdict == "more"
+    assert "untouched" not in summary(Ask(), found(unlearned=(0.3, 0.35), **models), [0]).returns
 
 
 def test_figures_of_a_summary_by_hand():

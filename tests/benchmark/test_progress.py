@@ -55,3 +55,16 @@ def test_a_terminal_has_a_line_of_each_run_at_work(tmp_path, monkeypatch, column
     *_, every, last = [line for line in lines if "━" in line]
     assert " 1/2 " in every
     assert "e/all/npo/seed_0" in last
+
+
+def test_a_file_is_told_of_each_run_that_begins_and_of_every_new_bar(tmp_path, monkeypatch):
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stderr", out)
+    live, run = Live(1, tmp_path), tmp_path / "e/all/ofmu/seed_0"
+    live.watch([run / "log.txt"])
+    place = log(run, ("OFMU", 80, 160, {"L_f": 0.25}))
+    live.watch([place])
+    live.watch([place])  # which shows nothing new
+    begins, bar = out.getvalue().splitlines()
+    assert begins == "e/all/ofmu/seed_0: begins"
+    assert bar.startswith("e/all/ofmu/seed_0: 80/160 L_f=0.25")

@@ -37,6 +37,11 @@ def attack(ends, tests="bits", values=(0.3, 0.1, 0.9), models=MODELS, **more):
     return AttackRecord({}, [0], "x", "probability", "p", found, returns=returns, tests=tests, date=day, **more)
 
 
+def untouched(made, share):
+    """The same, of a model that shows such a share without the attack."""
+    return replace(made, returns=made.returns | {"untouched": share})
+
+
 @pytest.mark.parametrize(
     ("made", "verdict"),
     [
@@ -44,6 +49,9 @@ def attack(ends, tests="bits", values=(0.3, 0.1, 0.9), models=MODELS, **more):
         (attack((0.1, 0.4), zero_control=True), ""),
         (attack((-0.1, 0.4)), "no"),
         (attack((0.0, 0.4)), "no"),
+        (untouched(attack((0.1, 0.4)), 0.09), "more"),
+        (untouched(attack((0.1, 0.4)), 0.1), "as without"),
+        (untouched(attack((-0.1, 0.4)), 0.3), "no"),
         (attack((-0.4, -0.1)), "less"),
         (attack((-0.1, 1.0)), ""),
         (attack((0.1, 1.2)), "more"),
@@ -64,7 +72,7 @@ def attack(ends, tests="bits", values=(0.3, 0.1, 0.9), models=MODELS, **more):
 def test_only_the_interval_says_more_and_what_could_not_tell_stays_untested(made, verdict):
     told = parts(AUDIT, "text", AttacksRecord({"a": made}))
     found, untried = told[PARTS[1]], told[PARTS[2]]
-    assert re.findall(r'class="verdict (\w*)"', found) == [verdict]
+    assert re.findall(r'class="verdict ([\w ]*)"', found) == [verdict]
     assert (UNTRIED["bits"].replace("'", "&#39;") in untried) == (not verdict)
     assert untried.count("<li>") == len([*UNTRIED, *ALWAYS]) - bool(verdict)
 
@@ -86,6 +94,9 @@ def test_the_first_sentence_counts():
     said = parts(CARD, "text", AttacksRecord(made))[PARTS[0]]
     assert "25 November 2026 and 24 November 2026" in said
     assert re.search("4, 2 .*more.* 1 .*difference, 1 ", said)
+    made["b"] = untouched(made["b"], 0.3)
+    restated = parts(CARD, "text", AttacksRecord(made))[PARTS[0]]
+    assert re.search("4, 1 .*more.* 1 .* no more .* without .* 1 .*difference, 1 ", restated)
     assert re.search(r"by b, .*: 40 % \(20 to 60 %\)", said)
     alone = attack(None, models=("unlearned", "target"), values=(0.3, 0.9))
     assert "neither" in parts(CARD, "text", AttacksRecord({"a": alone}))[PARTS[0]]

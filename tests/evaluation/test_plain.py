@@ -124,9 +124,25 @@ def test_the_summary_counts(told):
     first, attack, kept = told().summary
     assert re.match("Of 3 .* 2 .*difference.* 1 .*less", first)
     assert "shown" in attack
-    assert re.search(r"worse .*retain_Q_A_Prob", kept)
+    assert re.search(r"worse: retain_Q_A_Prob from 95 % to 90 %", kept)
     (alone,) = told(after={"model_utility": MODEL_UTILITY.result(0.5, 9)}, before={}).summary
     assert "goal" in alone
+
+
+@pytest.mark.parametrize(
+    ("auc", "kept", "said"),
+    [
+        (0.9, 0.5, "left, and .* worse"),
+        (0.1, 0.9, "avoided, .* no harm"),
+        (0.5, 0.5, "No test tells .* worse"),
+        (None, 0.9, "Nothing could be tested .* no harm"),
+    ],
+)
+def test_the_headline_says_what_was_found_and_what_it_cost(auc, kept, said, told):
+    before = by_name(rows(ATTACKS["mia_loss"], 0.99, 0.05, 40, 0.5), rows(KEPT_PROBABILITY, 0.9, 0.2, 40))
+    after = by_name(rows(KEPT_PROBABILITY, kept, 0.2, 40))
+    after |= {} if auc is None else by_name(rows(ATTACKS["mia_loss"], auc, 0.2, 40, 0.5))
+    assert re.search(said, told(before=before, after=after).headline)
 
 
 def test_a_test_that_passes_before_is_no_headline(told):

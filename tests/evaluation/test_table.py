@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -85,12 +86,27 @@ def test_a_run_ends_with_what_is_forgotten_kept_and_told(capsys):
     print_table(FinalTable("Results", {"before": before, "after": after}))
     lines = [x for x in capsys.readouterr().out.splitlines() if x.startswith(("Forgotten", "Kept", "Attackers"))]
     assert lines == [
-        "Forgotten: forget_first 0.9000 → 0.1000 (goal 0.5000)",
+        "Forgotten: forget_first 0.9000 → 0.1000, goal 0.5000",
         "Kept: utility 0.9000 → 0.1000",
-        "Attackers: mia_loss 0.9000 → 0.1000 (goal 0.5000)",
+        "Attackers: mia_loss 0.9000 → 0.1000, goal 0.5000",
     ]
     print_table(FinalTable("Measured", {"model": after}))
     assert "Forgotten" not in capsys.readouterr().out, "nothing was forgotten"
+
+
+def test_a_star_says_that_a_test_found_a_difference_and_an_interval_alone_does_not(capsys):
+    metrics = [Metric(name, False, group="forgotten") for name in ("told", "alike", "untested")]
+    verdicts = ["more is left", "no difference", None]
+    after = {
+        m.name: replace(m.result(0.2, 40, 0.1, interval=(0.15, 0.25)), verdict=v)
+        for m, v in zip(metrics, verdicts, strict=True)
+    }
+    for left, stars in ((after, 2), ({"alike": after["alike"]}, 0)):
+        print_table(FinalTable("Measured", {"model": left}))
+        printed = capsys.readouterr().out
+        assert printed.count("*") == stars, "one behind the number, one that says what it means"
+    print_table(FinalTable("Results", {"before": after, "model": after}))
+    assert "0.2000*" in capsys.readouterr().out
 
 
 def test_held_out_rows_have_no_arrow(capsys):

@@ -127,7 +127,7 @@ class AttackRecord:
         x: Places along the curves.
         curves: Means over seeds by model, at the places ``x``; ``None`` where a curve has no such place.
         returns: Share of the way from the retrained model to the target: ``value`` and ``interval``; empty where one of
-            the two is missing or both are alike.
+            the two is missing or both are alike. ``untouched`` is the share without the attack, where that is known.
         gradients: Number of gradients of a batch's loss, by model, all seeds together.
         seconds: Time by model, all seeds together.
         broken: Models that the attack broke, each with a sentence.
