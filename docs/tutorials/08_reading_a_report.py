@@ -111,7 +111,7 @@ figure.show()
 #    two definitions). Read these first;
 # 2. **the main table**: mean, deviation and interval over seeds, the best in bold, the distance to the retrained
 #    model. With one seed it says that nothing can be tested;
-# 3. **figures**: what is forgotten against what is kept, what OFMU saw on its way;
+# 3. **figures**: what is forgotten against what is kept, OFMU's losses and gradients on its way;
 # 4. **tests**, where there are seeds enough, with the least p that their number allows;
 # 5. **does it come back?**, where runs were attacked.
 #

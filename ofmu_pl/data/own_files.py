@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from itertools import chain
 from os import PathLike
 from os.path import isfile
@@ -64,8 +65,10 @@ class Rows:
         """Refuse a column that no row has."""
         known = dict.fromkeys(chain.from_iterable(self.rows))
         if column not in known:
+            near = get_close_matches(column, known, n=1)
+            meant = f"did you mean '{near[0]}'? It has" if near else "choose from"
             raise UserError(
-                f"'{self.source}' has no column '{column}', which `{option}` names: choose from {', '.join(known)}."
+                f"'{self.source}' has no column '{column}', which `{option}` names: {meant} {', '.join(known)}."
             )
 
     def texts(self, *names: str) -> list[tuple[str, ...]]:
@@ -75,8 +78,8 @@ class Rows:
             missing = [name for name in names if not is_text(row.get(name))]
             if missing:
                 raise UserError(
-                    f"{self.place(i)} has no text in '{missing[0]}' (its columns: {', '.join(row)}): fill it, say "
-                    "which column it is (`data.columns`, for your data), or remove the row."
+                    f"{self.place(i)} has no text in '{missing[0]}' (its columns: {', '.join(row)}): fill it, remove "
+                    f"the row, or name another column, of your own rows by `data.columns={{{missing[0]}: NAME}}`."
                 )
             found.append(tuple(row[name] for name in names))
         return found

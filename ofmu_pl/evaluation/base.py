@@ -312,4 +312,4 @@ class Evaluation(pl.Callback, ABC):
         if self.prints:
             print_table(self.ending, whole=self.prints == "all")
         if log_dir is not None:
-            tell_where(Path(log_dir), self.modality if self.before else None)
+            tell_where(run, unlearned=bool(self.before))

@@ -29,6 +29,7 @@ from ofmu_pl.support.provenance import STARTED_IN, provenance
 from ofmu_pl.support.records.reading import Entries
 from ofmu_pl.support.records.results import RESULTS, Cost, Interim, ReferenceRecord, Results
 from ofmu_pl.support.sets import is_document
+from ofmu_pl.training.export import exported
 from ofmu_pl.training.record import peak_memory
 
 KINDS = {"text": ("transformers", "text-generation"), "images": ("ofmu_pl", "image-classification")}
@@ -123,13 +124,17 @@ def write_results(
     ).write(run.folder / RESULTS)
 
 
-def tell_where(folder: Path, unlearned: str | None) -> None:
-    """Print where the files are; and what comes next, where a model unlearned data of this modality."""
+def tell_where(run: Measured, unlearned: bool) -> None:
+    """Print where the files are, and what comes next: after unlearning, or after one's own rows have been learnt."""
+    folder, data, model = run.folder, data_of(run.trainer), exported(run.trainer, run.folder)
     rank_zero_info(f"Results: {folder / RESULTS}")
-    if unlearned is not None:
+    if unlearned:
         attack = ["attack", "--config", "ofmu_pl:attacks.yaml", "--runs", str(folder)]
-        then = attack if unlearned == "text" else ["report", str(folder.parents[1])]
+        then = attack if data.modality == "text" else ["report", str(folder.parents[1])]
         rank_zero_info(f"Page to sign: {folder / AUDIT}\nNext: {command(*then)}")
+    elif model is not None and data.name == "text" and run.module.streams == ("full",):
+        forget = command("fit", "--config", "ofmu_pl:text.yaml", "--model.network.path", str(model))
+        rank_zero_info(f"Next: {forget}, with the same options of data")
 
 
 def as_dicts(metrics: Metrics) -> Entries:

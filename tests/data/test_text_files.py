@@ -13,6 +13,7 @@ from datasets import Dataset, DatasetDict
 from pyarrow import parquet
 from transformers import AutoTokenizer, GPT2LMHeadModel
 
+from ofmu_pl.cli.commands import main
 from ofmu_pl.data import RowEncoder, TextFiles, own_files, row_formats
 from ofmu_pl.data.alternatives import REFUSALS
 from ofmu_pl.data.own_files import read_source
@@ -50,6 +51,15 @@ def fit(model, tmp_path):
         return json.loads((folder / "results.json").read_text())
 
     return run
+
+
+@pytest.mark.parametrize(("split", "times"), [("full", 1), ("retain", 0)])
+def test_what_was_taught_says_how_it_is_made_to_forget(split, times, model, tmp_path, caplog):
+    words = ["--config", "configs/text_finetune.yaml", "--logs", str(tmp_path), "--model.network.path", str(model)]
+    words += ["--data.max_length", "64", "--trainer.max_steps", "1", "--evaluation.max_new_tokens", "2"]
+    main(["fit", *words, "--method", "taught", "--model.split", split, *citizen_rows.files(tmp_path)])
+    assert "Results: " in caplog.text
+    assert len(re.findall(r"Next: .*text\.yaml.*/taught/version_0/hf", caplog.text)) == times
 
 
 def test_the_command_on_files(fit, tmp_path, capsys):

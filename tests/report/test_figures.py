@@ -94,7 +94,7 @@ def lines_of(axis, method):
 
 def test_telemetry_shows_means_by_iteration_and_no_penalty_where_there_is_none(experiments, every):
     panels = {axis.get_ylabel(): axis for axis in every["telemetry"].axes}
-    assert list(panels) == ["loss (nats)", "Sim", "|gradient|", "penalty", "curvature of Φ"]
+    assert list(panels) == ["loss (nats)", "similarity", "|gradient|", "penalty", "curvature of Φ"]
     (share,) = lines_of(panels["penalty"], "ofmu")
     np.testing.assert_allclose(share.get_ydata(), 10.0)
     np.testing.assert_allclose(share.get_xdata(), np.arange(1, 21))
@@ -139,7 +139,7 @@ def test_telemetry_of_a_run_that_looks_at_every_fifth_iteration(bench):
     whole = {"step": [*range(1, 51, 5)], "value": [2.0] * 10}
     every = {"step": [*range(1, 51)], "value": [1.0] * 50}
     panels = telemetry_of(bench, **dict.fromkeys(names, whole), **dict.fromkeys(("L_r", "rho", "inner/L_f"), every))
-    shown = {"loss (nats)": 2, "Sim": 1, "|gradient|": 3, "penalty": 2, "curvature of Φ": 1}
+    shown = {"loss (nats)": 2, "similarity": 1, "|gradient|": 3, "penalty": 2, "curvature of Φ": 1}
     assert {name: len(lines_of(axis, "ofmu")) for name, axis in panels.items()} == shown
     for axis in panels.values():
         for line in lines_of(axis, "ofmu"):

@@ -30,9 +30,11 @@ COMPARED = {
         "What is forgotten against what is kept; methods with thick edges are those that no other beats in both.",
     ),
     "telemetry": (
-        "What OFMU saw",
+        "OFMU, iteration by iteration",
         telemetry,
-        "Markers: only some iterations have measured it. Where the curvature of Φ along grad Φ is above 0, the penalty "
+        "For a run that goes wrong: losses of the forget batch, which ascents raise, and of the retain batch; their "
+        "gradients' lengths and the cosine between them (similarity); and what the penalty adds. Markers: only some "
+        "iterations have measured it. Where the curvature of Φ along grad Φ is above 0, the penalty "
         "takes forgetting back.",
     ),
 }

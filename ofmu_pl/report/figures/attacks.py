@@ -39,12 +39,12 @@ def attack_figure(experiment: Study, attack: str, look: Look) -> Figure | None:
     for axis, (name, drawn) in zip(axes.flat, found.items(), strict=False):
         _draw(axis, drawn, look)
         axis.set_xlabel(record.x_label)
-        axis.set_title(name)
+        axis.set_title(name if len(groups) > 1 else "")
     for axis in axes[:, 0]:
         axis.set_ylabel(record.y_label)
     _stretch(axes[0, 0].yaxis, found)
     seeds = ": means over seeds" if experiment.replicated else ""
-    return finished(figure, f"{words(attack)}, what it finds{seeds}", look)
+    return finished(figure, f"Attack {words(attack)}: {record.y_label}{seeds}", look)
 
 
 def _draw(axis: Axes, found: dict[str, Curve], look: Look) -> None:

@@ -93,7 +93,9 @@ def trade_offs(experiment: Study, look: Look) -> Figure | None:
             front_most = 4 if method in look.ours or method == RETRAINED else 3
             point = axis.errorbar(x.mean, y.mean, **whiskers, **style, zorder=front_most)
             point[0].set_clip_on(False)  # a marker at the end of an axis is seen whole
-        axis.set(title=name, xlabel=experiment.label(pair[0]), ylabel=experiment.label(pair[1]))
+        axis.set(
+            title=name if len(groups) > 1 else "", xlabel=experiment.label(pair[0]), ylabel=experiment.label(pair[1])
+        )
         axis.margins(0.12)
         axis.set(xlim=widened(axis.get_xlim(), units[0]), ylim=widened(axis.get_ylim(), units[1]))
         bottom = axis.get_ylim()[0]

@@ -16,13 +16,13 @@ from ofmu_pl.support.grouping import grouped
 
 PANELS: dict[str, dict[str, str]] = {
     "loss (nats)": {"L_f": "forget", "L_r": "retain"},
-    "Sim": {"Sim": "Sim"},
+    "similarity": {"Sim": "Sim"},
     "|gradient|": {"grad_L_f": "forget loss", "grad_L_r": "retain loss", "grad_Phi": "Φ"},
     "penalty": {"penalty_share": "|penalty| / |grad L_r|", "rho": "ρ"},
     "curvature of Φ": {"curvature": "curvature"},
 }
 """Names of the curves, with what they are called, by axis."""
-LOGARITHMIC, AROUND_ZERO = ("|gradient|", "penalty"), ("Sim", "curvature of Φ")
+LOGARITHMIC, AROUND_ZERO = ("|gradient|", "penalty"), ("similarity", "curvature of Φ")
 ABSENT_AT_ZERO = ("grad_L_f", "grad_L_r", "grad_Phi", "penalty_share", "rho", "curvature")
 """Curves that are 0 where there is no such thing: a penalty, or a gradient that did not vanish."""
 STYLES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")
@@ -69,7 +69,7 @@ def telemetry(experiment: Study, look: Look) -> Figure | None:
     axes.flat[-1].set(xlabel="outer iteration")
     figure.align_ylabels()
     several = ": means over seeds and scenarios" if any(len(runs) > 1 for runs in by_method.values()) else ""
-    return finished(figure, f"What OFMU saw{several}", columns=3)
+    return finished(figure, f"OFMU, iteration by iteration{several}", columns=3)
 
 
 def _draw(axis: Axes, names: list[str], method: str, runs: list[dict[str, np.ndarray]], look: Look) -> None:
