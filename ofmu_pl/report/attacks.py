@@ -62,6 +62,16 @@ def worst(found: dict[str, Spread]) -> str | None:
     return max((a for a, s in found.items() if not math.isnan(s.low)), key=lambda a: found[a].mean, default=None)
 
 
+def worst_shares(experiment: Study) -> dict[str, Spread]:
+    """What the attack that brings most back recovers, by method, where that is known."""
+    found: dict[str, Spread] = {}
+    for method in experiment.methods:
+        by_attack = shares(experiment, method)
+        if most := worst(by_attack):
+            found[method] = by_attack[most]
+    return found
+
+
 def attack_table(experiment: Study) -> Table:
     """What is recovered, by method and attack; no rows: no run was attacked."""
     attacks = attacks_of(experiment)

@@ -22,9 +22,10 @@ from rich.text import Text
 from ofmu_pl import __version__
 from ofmu_pl.report.claims import Claim, claims
 from ofmu_pl.report.collect import Collection, collect
-from ofmu_pl.report.contents import attack_tables, tables
+from ofmu_pl.report.contents import GRIDS, attack_tables, tables
 from ofmu_pl.report.figures import Picture, attack_pictures, pictures
 from ofmu_pl.report.figures.style import Look
+from ofmu_pl.report.results import in_short
 from ofmu_pl.report.runs import StudiedRun, Study
 from ofmu_pl.report.tables import Entry, Table, to_csv, to_latex, to_markdown
 from ofmu_pl.support.errors import UserError
@@ -43,6 +44,12 @@ class Section:
     claims: list[Claim] = field(default_factory=list)
     attack_tables: list[Table] = field(default_factory=list)
     attack_pictures: list[Picture] = field(default_factory=list)
+
+    @property
+    def short(self) -> list[str]:
+        """What was found, in sentences."""
+        e = self.experiment
+        return [] if e.requests is not None or e.kind in GRIDS else list(in_short(e))
 
 
 def report(folder: Path, foreign: list[Path] | None = None) -> Path:
@@ -97,6 +104,8 @@ def _print(found: Collection, sections: list[Section], target: Path) -> None:
             main = table.name.endswith(("-results", "-grid", "-attacks", "-across"))
             if main or (section.experiment.requests and not table.folded):
                 print_whole(_short(table), on)
+        for sentence in section.short:
+            on.print(sentence, markup=False, highlight=False)
     for problem in found.problems:
         on.print(f"Problem: {problem}", markup=False)
     on.print(f"Tables: {target / 'tables'}\nFigures: {target / 'figures'}", markup=False, soft_wrap=True)

@@ -1,12 +1,12 @@
 """The main table of an experiment: all methods beside the model before and the retrained one."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
 from ofmu_pl.metrics.bootstrap import LEVEL
-from ofmu_pl.report.attacks import HEAD, shares, worst
+from ofmu_pl.report.attacks import HEAD, worst_shares
 from ofmu_pl.report.runs import StudiedRun, Study, number, words
 from ofmu_pl.report.statistics import (
     Comparison,
@@ -25,6 +25,7 @@ from ofmu_pl.support.records.models import BEFORE, RETRAINED
 
 OVERALL, DISTANCE = "overall ↑", "distance ↓"
 Columns = dict[str, dict[str, Entry]]  # entries by head and method
+NAMED = 4  # methods that sentences name one by one
 MARKS = {1: "*", 0: "", -1: "†"}
 LAST = {"gradients": ("gradient_evaluations", 0), "seconds": ("training_seconds", 1)}
 """Columns of costs, with their digits."""
@@ -91,18 +92,41 @@ def results(experiment: Study, comparisons: dict[str, list[Comparison]]) -> Tabl
 def _extra(experiment: Study, rows: list[str]) -> Columns:
     """Columns that are no metric, as far as there is something in them: entries by method."""
     scores = {m: spread(v.values()) for m, v in overall(experiment).items()}
-    gaps = {m: spread(distance(experiment, m, experiment.columns).values()) for m in rows}
-    back: dict[str, Spread] = {}
-    for method in experiment.methods:
-        returned = shares(experiment, method)
-        if most := worst(returned):
-            back[method] = returned[most]
+    gaps, back = _gaps(experiment, rows), worst_shares(experiment)
     found = {OVERALL: _marked(experiment, scores, lambda x: -x)} if len(scores) > 1 else {}
     if any(g.n for g in gaps.values()):
         found[DISTANCE] = _marked(experiment, gaps, float)
     if back:
         found[HEAD] = _marked(experiment, back, abs)
     return found
+
+
+def _gaps(experiment: Study, rows: Iterable[str]) -> dict[str, Spread]:
+    """Distances to the retrained model, by method."""
+    return {m: spread(distance(experiment, m, experiment.columns).values()) for m in rows}
+
+
+def in_short(experiment: Study) -> Iterator[str]:
+    """What came of an experiment, for each group of scenarios: what comes back, and which method ends nearest.
+
+    Of more than ``NAMED`` methods that were attacked, it is ours, and those after which least and most comes back.
+    """
+    for name, group in experiment.groups.items():
+        where = f"{name}: " if len(experiment.groups) > 1 else ""
+        back, gaps = worst_shares(group), {m: s for m, s in _gaps(group, [*group.ran, BEFORE]).items() if s.n}
+        order = sorted(back, key=lambda method: back[method].mean)
+        if len(order) > NAMED:
+            order = [m for m in order if m in (experiment.ours, order[0], order[-1])]
+        told = [f"{measured(back[m]).text} % {measured(back[m]).small} after {m}" for m in order]
+        if told:
+            yield f"{where}The worst of its attacks recovers {', '.join(told)}."
+        before = gaps.pop(BEFORE, None)
+        if gaps:
+            nearest = min(gaps, key=lambda method: gaps[method].mean)
+            was = f", before {figure(before.mean)}" if before else ""
+            least = "least " if len(gaps) > 1 else ""
+            far = figure(gaps[nearest].mean)
+            yield f"{where}The distance to the retrained model is {least}after {nearest}: {far}{was}."
 
 
 def _marked(experiment: Study, values: dict[str, Spread], bad: Callable[[float], float]) -> dict[str, Entry]:

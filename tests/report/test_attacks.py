@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from matplotlib import rc_context
 
-from ofmu_pl.report.attacks import WORST, attack_table, returned, shares, worst
+from ofmu_pl.report.attacks import WORST, attack_table, returned, shares, worst, worst_shares
 from ofmu_pl.report.collect import collect
 from ofmu_pl.report.contents import attack_tables, tables
 from ofmu_pl.report.figures import attack_pictures
 from ofmu_pl.report.figures.attacks import curves
 from ofmu_pl.report.figures.style import RC, Look
+from ofmu_pl.report.results import NAMED, in_short
 from ofmu_pl.support.records.results import ACROSS, AcrossRecord, AttacksRecord
 from tests.helpers.attacks import attack, attacked
 from tests.helpers.folders import METHODS, TEXT_BEFORE, TEXT_GOAL, results, table
@@ -60,6 +61,21 @@ def test_of_one_run_the_interval_is_over_rows(bench):
     first, second = attack_table(experiment.groups["a"]).rows
     assert first[1].small.startswith("[")
     assert (second[1].text, second[1].small) == ("50.00", "")
+
+
+def test_sentences_say_what_comes_back_and_who_is_nearest(bench, experiment):
+    (back, near) = in_short(experiment)
+    means = {m: s.mean for m, s in worst_shares(experiment).items()}
+    assert len(means) > NAMED
+    for method in METHODS:
+        named = method in ("ofmu", min(means, key=means.__getitem__), max(means, key=means.__getitem__))
+        assert (f" after {method}" in back) == named
+    assert re.search(r"is least after \w+: [\de.-]+, before [\de.-]+\.$", near)
+
+
+def test_sentences_name_all_of_a_few_methods(bench):
+    back, _ = in_short(one_run(bench, ofmu=LEAK, npo=replace(LEAK, returns={"value": 0.5, "interval": [0.4, 0.6]})))
+    assert re.search(r"% \[.*\] after ofmu, 50.00 % \[40.00, 60.00\] after npo\.$", back)
 
 
 def test_what_is_found_counts_shared_models_once_a_seed(experiment):
