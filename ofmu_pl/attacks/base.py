@@ -108,7 +108,6 @@ class Attack(ABC):
             says how much is chance.
         gradients: Number of gradients of a batch's loss that it takes on one model, as far as the loss stays finite.
         tests: Key in ``evaluation.attacked.UNTRIED`` of what it tests and a run does not; empty: nothing.
-        untouched: Where along its curve the model is asked as it is, as an index; ``None``: nowhere.
         reads: Files and folders that it reads, as its arguments name them: what is in them is part of the key, too.
 
     Example:
@@ -135,7 +134,6 @@ class Attack(ABC):
     zero_control: bool = False
     gradients: int = 0
     tests: str = ""
-    untouched: int | None = None
     reads: Sequence[str] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -155,6 +153,10 @@ class Attack(ABC):
         Raises:
             UserError: The data lacks what the attack needs.
         """
+
+    def untouched(self, finding: Finding) -> float | None:
+        """What the first metric is of the model as it is, to which the attack has done nothing; ``None``: not known."""
+        return None
 
     def across(self, unlearned: Sequence[Finding], retrained: Sequence[Finding]) -> dict[str, float]:
         """Figures that need many runs of one method, by name, from a finding a run; by default there are none."""

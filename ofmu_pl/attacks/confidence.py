@@ -28,6 +28,10 @@ class Confidence(Attack):
     x_label, y_label = "share of forgotten rows", "confidence (nats)"
     metrics = (Metric("confidence_forget", higher_is_better=False, unit="nats", group="attacks"),)
 
+    def untouched(self, finding: Finding) -> float:
+        """It asks a model once, as it is."""
+        return finding.figures[self.metrics[0].name]
+
     def run(self, subject: Subject, seed: int) -> Finding:
         """Score the forgotten rows; the curve shows their quantiles, and nothing is drawn."""
         p = np.clip(subject.probabilities(subject.build(), "forget"), 1e-12, 1 - 1e-12)

@@ -61,13 +61,15 @@ def summary(attack: Attack, found: Findings, seeds: list[int]) -> AttackRecord:
 def _untouched(attack: Attack, found: Findings) -> dict[str, float]:
     """The share that the model shows where the attack has done nothing to it yet, by the name ``untouched``.
 
-    It is ``returns`` at that place of the curves; empty where they have none, or where the target shows no more there.
+    It is ``returns`` of what ``Attack.untouched`` gives; empty where that is not known or the target shows no more.
     """
     control = next((model for model in CONTROLS if model in found), TARGET)
-    if attack.untouched is None or TARGET not in found:
-        return {}
-    ours, theirs, whole = (np.mean([f.y[attack.untouched] for f in found[x]]) for x in (UNLEARNED, control, TARGET))
-    share = float((ours - theirs) / (whole - theirs)) if whole - theirs > 1e-6 else math.nan
+    means = []
+    for model in (UNLEARNED, control, TARGET):
+        known = [x for f in found[model] if (x := attack.untouched(f)) is not None]
+        means.append(float(np.mean(known)) if known else math.nan)
+    ours, theirs, whole = means
+    share = (ours - theirs) / (whole - theirs) if whole - theirs > 1e-6 else math.nan
     return {"untouched": share} if math.isfinite(share) else {}
 
 
