@@ -18,8 +18,7 @@ from ofmu_pl.attacks.base import Attack, Finding
 from ofmu_pl.attacks.subject import Subject, usable_device
 from ofmu_pl.attacks.summary import summary
 from ofmu_pl.data.base import PairedDataModule
-from ofmu_pl.evaluation.attacked import in_short, parts
-from ofmu_pl.evaluation.table import print_attacks
+from ofmu_pl.evaluation.attacked import parts, print_attacks
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.escapes import say, visible
 from ofmu_pl.support.files import file_hash, leads_out, replacing
@@ -230,7 +229,7 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
     if before is not None:
         record = _merged(before, record, hashes)
     record.write(on.place / ATTACKS)
-    print_attacks(str(on.place), record, in_short(record))
+    print_attacks(str(on.place), record)
     return found
 
 

@@ -25,7 +25,7 @@ from ofmu_pl.training.export import export_of, exported
 IMAGES = ("Whether cropped, recoloured or otherwise altered images of the forgotten ones are still recognised.",)
 
 
-SIZED = 3  # metrics whose change the summary gives by its size
+SIZED = 5  # metrics whose change the summary gives by its size
 
 
 class Part(NamedTuple):
@@ -146,10 +146,20 @@ class Account:
             )
         return said
 
+    @property
+    def left(self) -> str | None:
+        """How much is left of what is forgotten, by the first share that has a goal."""
+        for statement in self.statements.get(HEADINGS["forgotten"], []):
+            if statement.goal and "%" in statement.goal:
+                was = f"before {statement.before}, " if statement.before else ""
+                return f"{statement.text.rstrip('.')}: {was}goal {statement.goal}."
+        return None
+
     def _strongest(self) -> str | None:
-        """The attack that is farthest from its goal."""
+        """The attack that is farthest from its goal, of those that find that more is left if there are any."""
         far: dict[float, str] = {}
-        for statement in self.statements.get(HEADINGS["attacks"], []):
+        attacks = self.statements.get(HEADINGS["attacks"], [])
+        for statement in [x for x in attacks if x.verdict == "more is left"] or attacks:
             r = self.after[statement.name]
             if r.target is not None:
                 far.setdefault(abs(r.value - r.target), statement.text)
@@ -199,7 +209,7 @@ def account(run: Measured, facts: Facts, examples: list[Example], limit: int | N
         target=path or "a model that no folder was named of",
         base_model=base_model(path),
         method=type(module).__name__,
-        in_words=module.what_was_done(),
+        in_words=f"{module.what_was_done()}{_end(run)}",
         options=_options(run.folder),
         steps=run.trainer.global_step,
         gradients=float(module.gradient_evaluations),
@@ -212,6 +222,17 @@ def account(run: Measured, facts: Facts, examples: list[Example], limit: int | N
         provenance=facts,
         caveats=caveats,
         date=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC").lstrip("0"),
+    )
+
+
+def _end(run: Measured) -> str:
+    """Why the run ended, as a sentence behind others; empty where nothing but its length was to end it."""
+    ending = run.module.ending
+    if ending.why:
+        return f" The run ended since {ending.why}."
+    short = ending.stop_at is not None and run.trainer.global_step == run.trainer.max_steps
+    return (
+        f" It ended at its limit of {run.trainer.max_steps} iterations, before its goal was reached." if short else ""
     )
 
 

@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from ofmu_pl.evaluation.plain import ends, joined, shown
+from ofmu_pl.evaluation.table import figure, models_table
 from ofmu_pl.metrics.result import Metric, MetricResult
-from ofmu_pl.metrics.verdicts import verdict_of
+from ofmu_pl.metrics.verdicts import ONE_RETRAINED, verdict_of
 from ofmu_pl.support.pages import AUDIT, marks, plain, templates
-from ofmu_pl.support.records.models import CONTROLS, HELD_OUT, RETRAINED, SECOND, TARGET, UNLEARNED
+from ofmu_pl.support.records.models import CONTROLS, HELD_OUT, MODELS, RETRAINED, SECOND, TARGET, UNLEARNED
 from ofmu_pl.support.records.results import AttackRecord, AttacksRecord
+from ofmu_pl.support.terminal import console
 
 UNTRIED = {
     "wording": "Whether the model tells when asked otherwise, as with half of the answer: it was asked in one way.",
@@ -40,6 +42,14 @@ NAMES = {
     SECOND: "a second one",
     TARGET: "the model before",
 }
+VERDICTS = {
+    "more": "more is left",
+    "as without": "added nothing",
+    "less": "less is left",
+    "no": "no difference",
+    "": "cannot tell",
+}
+"""What the printed table says, by ``Told.verdict``."""
 WHY = {
     "no control": "there was nothing to compare with",
     "no target": "the model before was not at hand",
@@ -71,9 +81,16 @@ def parts(page: str, modality: str, record: AttacksRecord | None = None) -> dict
     attacks = record.attacks if record else {}
     told = {name: _told(a) for name, a in attacks.items()}
     tested = {attacks[name].tests for name, t in told.items() if t.verdict}
+    left_out = list(record.not_made.values()) if record else []
     untried = [x for key, x in UNTRIED.items() if key not in tested and (modality == "text" or key not in TEXT)]
     weights = (record.provenance.get("weights") or {}).get(UNLEARNED) if record else None
-    given = {"attacks": attacks, "told": told, "untried": [*untried, *ALWAYS], "weights": weights, "names": NAMES}
+    given = {
+        "attacks": attacks,
+        "told": told,
+        "untried": [*untried, *left_out, *ALWAYS],
+        "weights": weights,
+        "names": NAMES,
+    }
     made = templates("ofmu_pl.evaluation", page == AUDIT, text=plain, joined=joined, figure=_figure, shown=shown)
     template = made.get_template("attacks.html.jinja" if page == AUDIT else "attacks.md.jinja")
     return {
@@ -96,7 +113,7 @@ def _told(a: AttackRecord) -> Told:
     meanings = {
         "more": f"More than on {than}: something is left.",
         "less": f"Less than on {than}, which gives the forgetting away.",
-        "as without": f"More than on {than}, and no more than is shown without it ({shown(without, FOUND)}).",
+        "as without": f"It added nothing: the model shows {shown(without, FOUND)} of the way without it.",
         "no": f"No difference from {than} was found{' that a second one lacks' if second else ''}.",
     }
     meaning = meanings.get(verdict) or f"It could not tell: {WHY.get(verdict, 'why is not known').format(than=than)}."
@@ -116,6 +133,28 @@ def _figure(r: MetricResult) -> str:
     return shown(r.value, r) + (f" ({ends(r)})" if r.interval else "")
 
 
+def print_attacks(title: str, record: AttacksRecord) -> None:
+    """Print what each attack found, model by model, and what they say together; other figures are in the record."""
+    told = {name: _told(a) for name, a in record.attacks.items()}
+    notes = record.all_remarks
+    for name, a in record.attacks.items():
+        notes += [f"{name}, {model}: {why}" for model, why in a.broken.items()]
+    if any(SECOND not in t.found and RETRAINED in t.found for t in told.values()):
+        notes.append(ONE_RETRAINED)
+    notes.append("recovered [95 % interval]: 0 % as on the retrained model (or held-out rows), 100 % as before.")
+    models = [model for model in (*MODELS, HELD_OUT, SECOND) if any(model in t.found for t in told.values())]
+    bold = {model: model == UNLEARNED for model in models}
+    table = models_table(f"Attacks on {title}", "\n".join(notes), ["found by"], bold)
+    table.add_column("recovered", justify="right", style="bold")
+    table.add_column("verdict", no_wrap=True)
+    for name, t in told.items():
+        values = [figure(t.found[model].value) if model in t.found else "" for model in models]
+        table.add_row(name, *values, _figure(t.share) if record.attacks[name].returns else "", VERDICTS[t.verdict])
+    console().print(table)
+    for sentence in in_short(record):
+        console().print(sentence, highlight=False, markup=False)
+
+
 def _in_short(told: dict[str, Told], days: Iterable[str]) -> list[str]:
     """What attacks found, in sentences for a person who signs."""
     began = f"Attacks of {' and '.join(filter(None, days)) or 'an unknown day'} tried to bring back what was forgotten"
@@ -126,7 +165,7 @@ def _in_short(told: dict[str, Told], days: Iterable[str]) -> list[str]:
     counts = Counter(t.verdict for t in told.values())
     said = [f"{counts['more'] or 'none'} found more than on {' or '.join(controls)}"]
     others = {
-        "as without": "found no more than is shown without it",
+        "as without": "added nothing to what the model shows without them",
         "less": "found less",
         "no": "showed no difference",
         "": "could not tell",

@@ -3,8 +3,8 @@
 import math
 from typing import NamedTuple
 
-from ofmu_pl.evaluation.table import Metrics
 from ofmu_pl.metrics.result import Change, Metric, MetricResult, Verdict
+from ofmu_pl.metrics.verdicts import Metrics
 
 MEANINGS: dict[Verdict, str] = {
     "no difference": "No difference from the goal was found.",
@@ -106,7 +106,7 @@ def one_sided(after: Metrics, than: str) -> str | None:
     if how is None or len(named) != 1 or not all(worst.values()):
         return None
     (other,) = SIDES.keys() - named
-    return f"{named[0].capitalize()} {KNOWN[how]} than {than}, which the tests of {other} do not show."
+    return f"{named[0].capitalize()} {KNOWN[how]} than {than}; the tests of {other} do not show it."
 
 
 def shown(x: float, r: MetricResult | Metric) -> str:

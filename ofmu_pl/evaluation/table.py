@@ -1,4 +1,4 @@
-"""The tables at the end of a run and of attacks, on a terminal."""
+"""The table at the end of a run, on a terminal."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -8,10 +8,7 @@ from rich.table import Table
 
 from ofmu_pl.metrics.nearness import in_words
 from ofmu_pl.metrics.result import GROUPS, MetricResult
-from ofmu_pl.metrics.verdicts import ONE_RETRAINED, verdict_of
 from ofmu_pl.support.grouping import grouped
-from ofmu_pl.support.records.models import CONTROLS, MODELS, RETRAINED, SECOND, UNLEARNED
-from ofmu_pl.support.records.results import AttacksRecord
 from ofmu_pl.support.terminal import console, padding
 
 Metrics = dict[str, MetricResult]
@@ -40,8 +37,6 @@ STARRED = "*: differs from its goal, or what must stay from before, by a test of
 """What the table says of its stars: an interval is that of one metric, as if it were alone."""
 MOST = 14
 """Rows of the short table, which a screen of 24 lines holds with what stands around it."""
-VERDICTS = {"more": "more is left", "as without": "as without it", "less": "less is left", "no": "no difference"}
-"""What the table says of an attack; of other verdicts (``metrics.verdicts``) that it cannot tell."""
 NEVER = ("unseen", "language")
 """Groups that the short table leaves out: yardsticks, which nothing moves, and looks at the texts' form."""
 
@@ -109,38 +104,6 @@ def _in_short(before: Metrics, after: Metrics, caveats: dict[str, str]) -> Itera
             told = f": {says}" if says else ""
             yield f"{head}: {name} {figure(before[name].value)} → {figure(r.value)}{chance}{goal}{told}"
     yield from in_words(after, before)
-
-
-def print_attacks(title: str, record: AttacksRecord, said: Sequence[str] = ()) -> None:
-    """Print what each attack found, model by model, and what it means (``said``); other figures are in the record."""
-    notes = record.all_remarks
-    for name, a in record.attacks.items():
-        notes += [f"{name}, {model}: {why}" for model, why in a.broken.items()]
-    if any(SECOND not in a.metrics and RETRAINED in a.metrics for a in record.attacks.values()):
-        notes.append(ONE_RETRAINED)
-    notes.append(
-        "recovered, with its 95 % interval: 0 % as on the retrained model (or held-out rows), 100 % as before."
-    )
-    known = [
-        model for model in (*MODELS, *CONTROLS, SECOND) if any(model in a.metrics for a in record.attacks.values())
-    ]
-    models = {model: model == UNLEARNED for model in dict.fromkeys(known)}
-    table = models_table(f"Attacks on {title}", "\n".join(notes), ["found by"], models)
-    table.add_column("recovered", justify="right", style="bold")
-    table.add_column("verdict", no_wrap=True)
-    for name, a in record.attacks.items():
-        found = [a.metrics.get(model, {}).get(a.found, {}).get("value") for model in models]
-        share = f"{a.returns['value']:z.0%}{_share(a.returns.get('interval'))}" if a.returns else ""
-        table.add_row(
-            name, *("" if x is None else figure(x) for x in found), share, VERDICTS.get(verdict_of(a), "cannot tell")
-        )
-    console().print(table)
-    for sentence in said:
-        console().print(sentence, highlight=False, markup=False)
-
-
-def _share(ends: Sequence[float] | None) -> str:
-    return "" if ends is None else f" ({ends[0]:z.0%} to {ends[1]:z.0%})"
 
 
 def models_table(title: str, caption: str | None, heads: Sequence[str], models: dict[str, bool]) -> Table:

@@ -99,6 +99,7 @@ class Ending:
         watch: What compares, for methods that do not compare themselves.
         best: Whether the best look harmed too much; then its harm if so, else its distance from the goal.
         step: Number of the iteration of that look.
+        why: Why this process ended the run, in words; empty: it has not.
     """
 
     def __init__(self, stop_at: str | None, max_harm: float | None, keep: Literal["last", "best"]) -> None:
@@ -111,6 +112,7 @@ class Ending:
         self.watch: Watch | None = None
         self.best = (True, float("inf"))
         self.step = 0
+        self.why = ""
         self._weights: list[Tensor] = []
         self._old: Tensor | None = None
 
@@ -150,9 +152,11 @@ class Ending:
         told = ", ".join(f"{name.removeprefix('goal/')} {value:.3g}" for name, value in seen.items())
         if reached and self.stop_at is not None:
             rank_zero_info(f"Stopping after {number} iterations: the goal of model.stop_at is reached ({told}).")
+            self.why = "its goal was reached"
             method.run.stop()
         elif self.max_harm is not None and harm > self.max_harm:
             rank_zero_info(f"Stopping after {number} iterations: retain rows lose more than model.max_harm: {told}.")
+            self.why = "what must stay had lost as much as was allowed"
             method.run.stop()
         return seen
 

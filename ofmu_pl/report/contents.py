@@ -47,13 +47,14 @@ def _tests(experiment: Study, comparisons: dict[str, list[Comparison]]) -> Table
         f"{experiment.title}: {experiment.ours} against each method, paired by seed",
         ["metric", "against", "n", "difference", "p (t)", "p (t, Holm)", "p (sign flips)", "least possible", "verdict"],
         notes=[
-            "difference: how much nearer to the target (or higher, of metrics where higher is better, or lower) "
+            "difference: how much nearer to the goal (or higher, of metrics where higher is better, or lower) "
             f"{experiment.ours} is, with the 95 % t interval; above 0 it is better.",
             "least possible: what the exact sign-flip test gives at best with n seeds; six are needed for p < 0.05.",
         ],
         folded=True,
     )
-    for found in {c[0].metric: c for c in comparisons.values() if c}.values():
+    tested = {c[0].metric: c for c in comparisons.values() if c and max(x.n for x in c) > 1}
+    for found in tested.values():
         for c in found:
             verdict = {1: f"{experiment.ours} better", -1: f"{experiment.ours} worse", 0: "not shown"}[c.verdict]
             small = between(c.low, c.high) if c.n > 1 else ""

@@ -192,11 +192,12 @@ def _notes(experiment: Study, comparisons: dict[str, list[Comparison]]) -> list[
         own = [f"{words(m)} {figure(x)}" for m in columns if (x := _own_goal(experiment, m)) is not None]
         notes.append("The goal is the retrained model's value" + (f", but of {', '.join(own)}." if own else "."))
     fewest = min((c.n for c in chain.from_iterable(comparisons.values())), default=None)
-    if fewest is not None:
+    if fewest is not None and fewest > 1:
         notes.append(
             f"* {experiment.ours} is better than this method at p < {LEVEL} (paired t-test over {over}, Holm's "
             "correction over methods), † worse."
         )
+    if fewest is not None:
         notes.append(_limits(fewest, over))
     if any(experiment.declared(m).unit == "p-value" for m in columns):
         notes.append("Forget quality is a p-value: tests and distances take its Kolmogorov-Smirnov distance D.")
@@ -215,7 +216,7 @@ def _own_goal(experiment: Study, metric: str) -> float | None:
 def _limits(n: int, over: str) -> str:
     """What so few replicates cannot show."""
     if n < 2:
-        return f"Of {over} there is one: nothing can be tested, and there is no interval."
+        return f"Of {over} there is one: methods cannot be tested against one another, and intervals are over rows."
     exact = f"the exact sign-flip test cannot give less than p = {figure(least_p(n))} with {n} {over}"
     short = ", so no result here can be significant by it" if least_p(n) >= LEVEL else ""
     return f"The t-test takes differences as normal, which {n} {over} cannot show; {exact}{short}. " + (

@@ -88,6 +88,7 @@ def test_the_command_on_files(fit, tmp_path, capsys):
     assert out.index("Nothing shows") < out.index("forget_loss")
     assert "Forgotten:" not in out
     run = tmp_path / "logs/text/ofmu/version_0"
+    assert "limit of 2 iterations" in (run / "audit.html").read_text()
     for page, first in ((run / "audit.html", "A model was made to forget"), (run / "hf/README.md", "This card")):
         text = page.read_text()
         assert 0 < text.index("Nothing shows") < text.index(first)

@@ -11,9 +11,8 @@ from markdown_it import MarkdownIt
 import ofmu_pl
 from ofmu_pl import Relearn
 from ofmu_pl.attacks.command import tell
-from ofmu_pl.evaluation.attacked import ALWAYS, PARTS, UNTRIED, parts
+from ofmu_pl.evaluation.attacked import ALWAYS, PARTS, UNTRIED, parts, print_attacks
 from ofmu_pl.evaluation.results import write_audit, write_card
-from ofmu_pl.evaluation.table import print_attacks
 from ofmu_pl.metrics.verdicts import ONE_RETRAINED
 from ofmu_pl.support.kept import damage, write_sums
 from ofmu_pl.support.pages import AUDIT, CARD, marks, without_rows
@@ -70,11 +69,12 @@ def untouched(made, share):
     ],
 )
 def test_only_the_interval_says_more_and_what_could_not_tell_stays_untested(made, verdict):
-    told = parts(AUDIT, "text", AttacksRecord({"a": made}))
+    told = parts(AUDIT, "text", AttacksRecord({"a": made}, not_made={"rtt": "rtt was left out."}))
     found, untried = told[PARTS[1]], told[PARTS[2]]
     assert re.findall(r'class="verdict ([\w ]*)"', found) == [verdict]
     assert (UNTRIED["bits"].replace("'", "&#39;") in untried) == (not verdict)
-    assert untried.count("<li>") == len([*UNTRIED, *ALWAYS]) - bool(verdict)
+    assert untried.count("<li>") == len([*UNTRIED, *ALWAYS]) - bool(verdict) + 1
+    assert "<li>rtt was left out.</li>" in untried
 
 
 def test_the_page_says_what_the_record_says():
@@ -96,7 +96,7 @@ def test_the_first_sentence_counts():
     assert re.search("4, 2 .*more.* 1 .*difference, 1 ", said)
     made["b"] = untouched(made["b"], 0.3)
     restated = parts(CARD, "text", AttacksRecord(made))[PARTS[0]]
-    assert re.search("4, 1 .*more.* 1 .* no more .* without .* 1 .*difference, 1 ", restated)
+    assert re.search("4, 1 .*more.* 1 added nothing .* without .* 1 .*difference, 1 ", restated)
     assert re.search(r"by b, .*: 40 % \(20 to 60 %\)", said)
     alone = attack(None, models=("unlearned", "target"), values=(0.3, 0.9))
     assert "neither" in parts(CARD, "text", AttacksRecord({"a": alone}))[PARTS[0]]
