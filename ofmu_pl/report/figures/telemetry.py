@@ -18,7 +18,7 @@ PANELS: dict[str, dict[str, str]] = {
     "loss (nats)": {"L_f": "forget", "L_r": "retain"},
     "similarity": {"Sim": "Sim"},
     "|gradient|": {"grad_L_f": "forget loss", "grad_L_r": "retain loss", "grad_Phi": "Φ"},
-    "penalty": {"penalty_share": "|penalty| / |grad L_r|", "rho": "ρ"},
+    "penalty": {"penalty_share": "|penalty| / |grad L_r|", "rho": "ρ, or r of Reach"},
     "curvature of Φ": {"curvature": "curvature"},
 }
 """Names of the curves, with what they are called, by axis."""
