@@ -147,3 +147,16 @@ def test_telemetry_of_a_run_that_looks_at_every_fifth_iteration(bench):
             np.testing.assert_allclose(line.get_ydata(), 2.0 if sparse else 1.0)
             np.testing.assert_array_equal(line.get_xdata(), whole["step"] if sparse else every["step"])
             assert (line.get_marker() == "o") == sparse
+
+
+def test_a_method_that_lost_the_model_stands_within_the_axes(bench):
+    near, lost = {"forget_quality_D": 0.1, "model_utility": 0.9}, {"forget_quality_D": 0.5, "model_utility": 0.1}
+    goal = {"forget_quality_D": 0.0, "model_utility": 0.95}
+    runs = {("a", m, 0): folders.results(x, near, goal, method=m) for m, x in (("ofmu", near), ("npo", lost))}
+    bench.experiment("e", "table", runs, metrics=list(near))
+    (experiment,) = collect(bench.folder).experiments
+    (axis,) = studies.trade_offs(experiment, LOOK).axes
+    (marker,) = (line for line in axis.lines if line.get_label() == "npo")
+    left, right = axis.get_xlim()
+    assert left <= marker.get_xdata()[0] <= right
+    assert marker.get_ydata()[0] == axis.get_ylim()[0]

@@ -96,6 +96,9 @@ def trade_offs(experiment: Study, look: Look) -> Figure | None:
         axis.set(
             title=name if len(groups) > 1 else "", xlabel=experiment.label(pair[0]), ylabel=experiment.label(pair[1])
         )
+        if far_below:  # whose other coordinate belongs on the axis all the same
+            inside = max(y.mean for _, y in known.values())
+            axis.update_datalim([(known[method][0].mean, inside) for method in far_below])
         axis.margins(0.12)
         axis.set(xlim=widened(axis.get_xlim(), units[0]), ylim=widened(axis.get_ylim(), units[1]))
         bottom = axis.get_ylim()[0]
