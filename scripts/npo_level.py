@@ -1,12 +1,12 @@
-"""Forget losses of NPO and WGA as OFMU's lower level, so that their ascents can reach: controls of reach.yaml.
+"""NPO's forget loss as OFMU's lower level, so that its ascent can reach: a control of configs/benchmarks/reach.yaml.
 
-PYTHONPATH=scripts python -m ofmu_pl benchmark --config configs/benchmarks/reach.yaml --trust other_levels
+PYTHONPATH=scripts python -m ofmu_pl benchmark --config configs/benchmarks/reach.yaml --trust npo_level
 """
 
 import torch
 from torch import Tensor
 
-from ofmu_pl.losses import npo, sample_mean
+from ofmu_pl.losses import npo
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
 from ofmu_pl.modules.lower_level import LowerLevel
 from ofmu_pl.modules.reference_scores import reference_nll
@@ -39,11 +39,3 @@ class NPOLevel(LowerLevel):
     def state_dict(self) -> Checkpoint:
         """With the scores, since a resumed run's model has moved."""
         return {**super().state_dict(), "reference_nll": self.reference_nll}
-
-
-class WGALevel(LowerLevel):
-    """``mean_t p_t l_t`` of a forget answer, the weight p_t constant in the gradient: what WGA's ascent raises."""
-
-    def values(self, nll: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
-        """Weighted mean losses of rows, (b,)."""
-        return sample_mean(nll.detach().neg().exp() * nll, targets)
