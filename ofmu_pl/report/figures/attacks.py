@@ -43,7 +43,7 @@ def attack_figure(experiment: Study, attack: str, look: Look) -> Figure | None:
     for axis in axes[:, 0]:
         axis.set_ylabel(record.y_label)
     _stretch(axes[0, 0].yaxis, found)
-    seeds = ": means over seeds" if experiment.replicated else ""
+    seeds = ", means over seeds" if experiment.replicated else ""
     return finished(figure, f"Attack {words(attack)}: {record.y_label}{seeds}", look)
 
 
