@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,7 +59,8 @@ def test_runs_side_by_side_find_what_each_finds_alone_to_the_bit(tmp_path, monke
             else:
                 assert numbers(one) == numbers(other)
     assert "retrained" in printed.out
-    assert printed.err.count("attacks/authors/all/") == 2
+    assert len(re.findall(r"^\[\d/6\] attacks/authors/all/", printed.err, re.MULTILINE)) == 2
+    assert "prepared/authors/target/once: begins" in printed.err
 
 
 def numbers(path):
