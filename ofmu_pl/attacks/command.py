@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,7 @@ class Attempt:
     subject: Subject
     paths: list[Path]
 
-    @property
+    @cached_property
     def steps(self) -> int:
         """Steps that it will take about, by which the time left is told; 0 if it has been made before."""
         return 0 if any(path.is_file() for path in self.paths) else ASKING + self.attack.gradients

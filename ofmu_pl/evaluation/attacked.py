@@ -2,7 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
@@ -94,15 +95,9 @@ def parts(page: str, modality: str, record: AttacksRecord | None = None) -> dict
     made = templates("ofmu_pl.evaluation", page == AUDIT, text=plain, joined=joined, figure=_figure, shown=shown)
     template = made.get_template("attacks.html.jinja" if page == AUDIT else "attacks.md.jinja")
     return {
-        part: Markup(template.render(part=part, marks=marks(part), short=in_short(record) if record else [], **given))
+        part: Markup(template.render(part=part, marks=marks(part), short=_in_short(told, attacks), **given))
         for part in PARTS
     }
-
-
-def in_short(record: AttacksRecord) -> list[str]:
-    """What attacks on a run found, in sentences for a person who signs; none where there was no attack."""
-    told = {name: _told(a) for name, a in record.attacks.items()}
-    return _in_short(told, dict.fromkeys(a.date for a in record.attacks.values())) if told else []
 
 
 def _told(a: AttackRecord) -> Told:
@@ -142,7 +137,8 @@ def print_attacks(title: str, record: AttacksRecord) -> None:
     if any(SECOND not in t.found and RETRAINED in t.found for t in told.values()):
         notes.append(ONE_RETRAINED)
     notes.append("recovered [95 % interval]: 0 % as on the retrained model (or held-out rows), 100 % as before.")
-    models = [model for model in (*MODELS, HELD_OUT, SECOND) if any(model in t.found for t in told.values())]
+    known = set(chain.from_iterable(t.found for t in told.values()))
+    models = [model for model in (*MODELS, HELD_OUT, SECOND) if model in known]
     bold = {model: model == UNLEARNED for model in models}
     table = models_table(f"Attacks on {title}", "\n".join(notes), ["found by"], bold)
     table.add_column("recovered", justify="right", style="bold")
@@ -151,12 +147,15 @@ def print_attacks(title: str, record: AttacksRecord) -> None:
         values = [figure(t.found[model].value) if model in t.found else "" for model in models]
         table.add_row(name, *values, _figure(t.share) if record.attacks[name].returns else "", VERDICTS[t.verdict])
     console().print(table)
-    for sentence in in_short(record):
+    for sentence in _in_short(told, record.attacks):
         console().print(sentence, highlight=False, markup=False)
 
 
-def _in_short(told: dict[str, Told], days: Iterable[str]) -> list[str]:
-    """What attacks found, in sentences for a person who signs."""
+def _in_short(told: dict[str, Told], attacks: Mapping[str, AttackRecord]) -> list[str]:
+    """What attacks found, in sentences for a person who signs; none where there was no attack."""
+    if not told:
+        return []
+    days = dict.fromkeys(a.date for a in attacks.values())
     began = f"Attacks of {' and '.join(filter(None, days)) or 'an unknown day'} tried to bring back what was forgotten"
     controls = dict.fromkeys(t.control for t in told.values() if t.control)
     if not controls:

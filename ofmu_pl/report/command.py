@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -45,7 +46,7 @@ class Section:
     attack_tables: list[Table] = field(default_factory=list)
     attack_pictures: list[Picture] = field(default_factory=list)
 
-    @property
+    @cached_property
     def short(self) -> list[str]:
         """What was found, in sentences."""
         e = self.experiment

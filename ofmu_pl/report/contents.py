@@ -53,7 +53,10 @@ def _tests(experiment: Study, comparisons: dict[str, list[Comparison]]) -> Table
         ],
         folded=True,
     )
-    tested = {c[0].metric: c for c in comparisons.values() if c and max(x.n for x in c) > 1}
+    tested: dict[str, list[Comparison]] = {}
+    for found in comparisons.values():
+        if any(c.n > 1 for c in found):
+            tested[found[0].metric] = found
     for found in tested.values():
         for c in found:
             verdict = {1: f"{experiment.ours} better", -1: f"{experiment.ours} worse", 0: "not shown"}[c.verdict]
