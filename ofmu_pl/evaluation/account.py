@@ -185,12 +185,14 @@ class Account:
 class Measured(NamedTuple):
     """A run whose model has just been measured: ``columns`` of metrics, of which ``judged`` is this model's.
 
-    ``weights``, the hash of the network's weights, was computed before: that takes all ranks, and the first one writes.
+    ``weights`` and ``weights_before``, hashes of the network's weights after and before the run, were computed before:
+    that takes all ranks, and the first one writes.
     """
 
     trainer: pl.Trainer
     module: UnlearningModule
     weights: str
+    weights_before: str | None
     folder: Path
     scores: Scored
     columns: dict[str, Metrics]

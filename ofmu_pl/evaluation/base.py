@@ -68,6 +68,7 @@ class Evaluation(pl.Callback, ABC):
         self.second: Reference | None = None  # one more retrained model
         self.before: Scored = {}
         self.doubt: str | None = None  # why the target may not know its rows
+        self.weights: str | None = None  # hash of the model before
         self._facts: Facts | None = None  # how the model before was scored
         self.more: dict[str, Metrics] = {}  # by column
         self.told: Account | None = None
@@ -160,6 +161,7 @@ class Evaluation(pl.Callback, ABC):
             if not self.before:  # a resumed run has it from its checkpoint
                 self.before = self.measured(trainer, pl_module.network, "before")
                 self.doubt = self.unknown(trainer, pl_module.network, self.before)
+                self.weights = weights_hash(pl_module.network)
                 if self.doubt:
                     rank_zero_warn(self.doubt)
                 self._log(trainer, pl_module, self._all_metrics(trainer, self.before, "before"))
@@ -195,7 +197,7 @@ class Evaluation(pl.Callback, ABC):
         self._book("training")
         before = {name: s.as_dict() for name, s in self.before.items()}
         more = {name: r.as_dict() for name, r in self.more.get("before", {}).items()}
-        facts = {"facts": self._facts, "doubt": self.doubt}
+        facts = {"facts": self._facts, "doubt": self.doubt, "weights": self.weights}
         return {"before": before, "more": more, "seconds": dict(self.seconds), **facts}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -204,7 +206,7 @@ class Evaluation(pl.Callback, ABC):
         more = {name: MetricResult.from_dict(name, entry) for name, entry in state_dict["more"].items()}
         self.more["before"] = more
         self.seconds, self._facts = state_dict["seconds"], state_dict.get("facts")
-        self.doubt = state_dict.get("doubt")
+        self.doubt, self.weights = state_dict.get("doubt"), state_dict.get("weights")
 
     def _require_same_scoring(self, facts: Facts) -> None:
         """Refuse to score a resumed run otherwise than its model before; versions may differ."""
@@ -302,7 +304,7 @@ class Evaluation(pl.Callback, ABC):
         title += f", definition {self.definition}"
         self.ending = FinalTable(title, columns, self.remark(trainer, columns[judged]), caveats)
         if log_dir is not None:
-            run = Measured(trainer, pl_module, weights, Path(log_dir), scores, columns, judged)
+            run = Measured(trainer, pl_module, weights, self.weights, Path(log_dir), scores, columns, judged)
             self.write_files(run)
             facts = facts_of(run, self.scoring_facts(trainer, network), self.second)
             if self.before:

@@ -45,6 +45,7 @@ def facts_of(run: Measured, scoring: Facts, second: Reference | None) -> Facts:
     facts |= {"second_reference": second.source} if second else {}
     if "before" in run.columns:
         facts |= {"target": str(getattr(module.recipe, "path", None)), STARTED_IN: os.path.relpath(".", run.folder)}
+        facts |= {"weights_before": run.weights_before}
     return facts
 
 

@@ -8,6 +8,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ofmu_pl import Authors
 from ofmu_pl.evaluation.plain import CHANGES, MEANINGS
+from ofmu_pl.support.provenance import weights_hash
 from ofmu_pl.support.records.results import Results
 
 LAST = ["--ckpt_path", "last"]
@@ -34,6 +35,9 @@ def test_an_exported_model_has_a_card_and_loads(fit, models):
     for hash_ in (results.provenance["hashes"]["forget"], results.provenance["weights"]):
         assert hash_ in card
         assert hash_ in page
+    before = weights_hash(AutoModelForCausalLM.from_pretrained(models / "target/latest/hf"))
+    assert results.provenance["weights_before"] == before != results.provenance["weights"]
+    assert before in page
     assert all(f"<code>{name}</code>" in page and f"`{name}`" in card for name in results.metrics)
     assert page.count("<th scope=col") == 10, "one more with a retrained model"
     assert str(models / "target/latest/hf") in page

@@ -55,7 +55,14 @@ def account(exported, **changes):
         untested=["Whether it comes back."],
         model=exported,
         examples=[],
-        provenance={"ofmu_pl": "0.2.0", "git": None, "weights": "f52c", "seed": 0, "versions": versions},
+        provenance={
+            "ofmu_pl": "0.2.0",
+            "git": None,
+            "weights_before": "0e1d",
+            "weights": "f52c",
+            "seed": 0,
+            "versions": versions,
+        },
         date="22 November 2026, 11:19 UTC",
     )
     told = replace(told, **changes)
