@@ -245,7 +245,8 @@ def _merged(before: AttacksRecord, record: AttacksRecord, hashes: dict[str, str]
     made = set(record.attacks)
     for name, known in before.attacks.items():
         new = record.attacks.get(name)
-        if new is None or (known.settings == new.settings and known.metrics.keys() > new.metrics.keys() - {HELD_OUT}):
+        models, models_then = ({*a.metrics} - {HELD_OUT} if a else set() for a in (new, known))
+        if new is None or (known.settings == new.settings and models_then > models):
             record.attacks[name] = known
     record.provenance["weights"] = then | hashes
     not_made = {name: why for name, why in before.not_made.items() if name not in made} | record.not_made

@@ -35,4 +35,4 @@ class Prune(WeightAttack):
         if not shares or not all(0 < share < 1 for share in shares):
             raise UserError(f"attacks.shares is {list(shares)}: give shares of weights between 0 and 1.")
         self.shares = list(shares)
-        super().__init__({f"{share:g}": partial(prune_matrices, share=share) for share in shares}, "0", rows)
+        super().__init__({f"{share}": partial(prune_matrices, share=share) for share in shares}, "0", rows)

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from inspect import signature
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import lightning.pytorch as pl
 
@@ -212,7 +213,7 @@ def account(run: Measured, facts: Facts, examples: list[Example], limit: int | N
         base_model=base_model(path),
         method=type(module).__name__,
         in_words=f"{module.what_was_done()}{_end(run)}",
-        options=_options(run.folder),
+        options=_options(run),
         steps=run.trainer.global_step,
         gradients=float(module.gradient_evaluations),
         before=run.columns["before"],
@@ -258,13 +259,17 @@ def _parts(data: PairedDataModule) -> Iterator[Part]:
             yield Part("given as never seen by the model", rows, data.hashes.get(key, data.hashes.get(name)))
 
 
-def _options(folder: Path) -> dict[str, str]:
-    """The method's options, without the network's, as the run's configuration has them."""
+def _options(run: Measured) -> dict[str, str]:
+    """The method's options, without the network's and those that are off and by default are, as YAML has them."""
     try:
-        given = said_of_run(folder / "config.yaml", "model", "init_args")
+        given = said_of_run(run.folder / "config.yaml", "model", "init_args")
     except UserError:
         return {}
-    return {k: str(v) for k, v in given.items() if k != "network" and v is not None and v is not False}
+    usual: dict[str, Any] = {}
+    for owner in type(run.module).__mro__:
+        usual = {name: p.default for name, p in signature(owner).parameters.items()} | usual
+    off = [name for name, x in given.items() if (x is None or x is False) and x is usual.get(name)]
+    return {k: "null" if v is None else str(v) for k, v in given.items() if k not in ("network", *off)}
 
 
 def remark_of(data: PairedDataModule, compared: bool) -> str | None:

@@ -125,6 +125,8 @@ def read_reference(path: Path, datamodule: TextDataModule) -> Reference:
         if foreign:
             read, values = read_eval(content)
             reference = Reference(str(path), read, None, None, values)
+            items = content["forget_Q_A_ROUGE"]["value_by_index"].items()
+            texts = [(entry["input"], entry["ground_truth"]) for _, entry in sorted(items, key=lambda x: int(x[0]))]
         else:
             kept = ScoresRecord.read(path)
             scores = {name: SetScores.from_dict(fields) for name, fields in kept.scores.items()}
@@ -137,7 +139,7 @@ def read_reference(path: Path, datamodule: TextDataModule) -> Reference:
             "as TOFU_EVAL.json): give --evaluation.reference such a file, or the retrained model's folder."
         ) from error
     if foreign:
-        _check_texts(path, content["forget_Q_A_ROUGE"]["value_by_index"], datamodule)
+        _check_texts(path, texts, datamodule)
     else:
         _check_own(reference, datamodule)
     return reference
@@ -158,16 +160,15 @@ def _check_own(reference: Reference, datamodule: TextDataModule) -> None:
         scores |= {name: replace(s, facts_loss=None) for name, s in scores.items()}
 
 
-def _check_texts(path: Path, entries: dict[str, dict[str, str]], datamodule: TextDataModule) -> None:
-    """Refuse open-unlearning's log if its texts are not those of this run's rows and prompts."""
+def _check_texts(path: Path, theirs: list[tuple[str, str]], datamodule: TextDataModule) -> None:
+    """Refuse open-unlearning's log if its texts, inputs and answers, are not this run's prompts and answers."""
     rows, encoder = datamodule.evaluation_sets["forget"], datamodule.encoder
-    theirs = [entries[i]["ground_truth"] for i in sorted(entries, key=int)]
     ours = [row["answer"].strip() for row in rows]
-    if len(theirs) != len(rows) or not all(_same(path, *pair) for pair in zip(theirs, ours, strict=True)):
+    if len(theirs) != len(rows) or not all(_same(path, x[1], y) for x, y in zip(theirs, ours, strict=True)):
         raise UserError(f"The reference '{path}' belongs to another forget_eval split: give this one's log.")
     prompt = encoder.tokenizer.decode(encoder.prompt(rows[0]["question"]), skip_special_tokens=True)
-    if not _same(path, entries["0"]["input"], prompt):
-        begins = f"'{_squeezed(entries['0']['input'])[:60]}', here '{_squeezed(prompt)[:60]}'"
+    if not _same(path, theirs[0][0], prompt):
+        begins = f"'{_squeezed(theirs[0][0])[:60]}', here '{_squeezed(prompt)[:60]}'"
         raise UserError(
             f"The reference '{path}' has another prompt template ({begins}): use one tokenizer, system prompt and date."
         )

@@ -31,6 +31,8 @@ from ofmu_pl.training.together import one_token, together
 
 BATCH = 8
 """Requests at a time; lm-eval's search for a larger batch would fill the memory that the run's optimizers need."""
+READ = ("results", "n-samples", "group_subtasks", "higher_is_better")
+"""What is read of lm-eval's results, and kept."""
 SHARES = ("acc", "exact_match", "f1")
 """What the names of metrics that are shares of one begin with; tasks do not say their metrics' units."""
 PREFIX = "task_"  # so that the name of a task's metric is never a suite's
@@ -60,7 +62,7 @@ class Tasks:
             path = self._path(_load(self.manager, self.names), model, tokenizer)
             stored = read_shared(path)
             if stored is not None:
-                return {name: MetricResult.from_dict(name, entry) for name, entry in stored.items()}
+                return by_name(*read_results(stored, self.names))
             judge = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=BATCH)
             blank = one_token(model)
             with together(model, blank):
@@ -70,10 +72,9 @@ class Tasks:
                 )
         if found is None:  # of several ranks the first one has it
             return {}
-        results = by_name(*read_results(found, self.names))
         if path is not None:
-            keep(path, {name: result.as_dict() for name, result in results.items()})
-        return results
+            keep(path, {part: found[part] for part in READ if part in found})
+        return by_name(*read_results(found, self.names))
 
     def _path(self, tasks: dict[str, Any], model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Path | None:
         """Where what these tasks say of a model is kept."""

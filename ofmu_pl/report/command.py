@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 
 from jinja2 import Environment
@@ -77,24 +77,29 @@ def report(folder: Path, foreign: list[Path] | None = None) -> Path:
     if target.is_dir() and any(target.iterdir()) and not (target / "index.html").is_file():
         raise UserError(f"'{target}' is no report, which would take its place: move it, or give it another name.")
     sweep(folder, 0)
+    taken: set[str] = set()
     with replacing(target) as temporary:
         for place in ("tables", "figures"):
             (temporary / place).mkdir(parents=True)
         for section in sections:
             for table in section.tables + section.attack_tables:
+                file = _file(table.name, taken)
                 for ending, write in (("md", to_markdown), ("csv", to_csv), ("tex", to_latex)):
-                    path = temporary / "tables" / f"{_file(table.name)}.{ending}"
-                    path.write_text(write(table), encoding="utf-8")
+                    (temporary / "tables" / f"{file}.{ending}").write_text(write(table), encoding="utf-8")
             for picture in section.pictures + section.attack_pictures:
-                (temporary / "figures" / f"{_file(picture.name)}.png").write_bytes(picture.content)
+                (temporary / "figures" / f"{_file(picture.name, taken)}.png").write_bytes(picture.content)
         (temporary / "index.html").write_text(page(found, sections), encoding="utf-8")
     _print(found, sections, target)
     return target / "index.html"
 
 
-def _file(name: str) -> str:
-    """A name without anything that means something to a file system."""
-    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "unnamed"
+def _file(name: str, taken: set[str]) -> str:
+    """A name without anything that means something to a file system, numbered where others have taken it."""
+    plain = re.sub(r"[^\w.-]+", "-", name).strip(".-") or "unnamed"
+    numbered = chain([plain], (f"{plain}-{number}" for number in count(2)))
+    free = next(name for name in numbered if name.lower() not in taken)  # some file systems know no capitals
+    taken.add(free.lower())
+    return free
 
 
 def _print(found: Collection, sections: list[Section], target: Path) -> None:
@@ -153,8 +158,8 @@ def environment() -> Environment:
 
 
 def _anchor(name: str) -> str:
-    """What links to an experiment's section name it by."""
-    return "e-" + re.sub(r"[^a-zA-Z0-9]+", "-", name)
+    """What links to an experiment's section name it by; no two experiments share one."""
+    return "e-" + re.sub(r"[^a-zA-Z0-9]", lambda sign: f"-{ord(sign[0]):x}-", name)
 
 
 def _base64(content: bytes) -> str:

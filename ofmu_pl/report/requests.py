@@ -93,7 +93,7 @@ def _matrix(experiment: Study, record: RequestsRecord, s: SequenceRecord, metric
         table.add(line)
     table.line()
     for name in kept_columns(experiment, record):
-        values = s.kept.get(name, [])
+        values = s.kept.get(name) or [None] * (len(s.requests) + 1)
         line = [Entry(words(name)), *map(plain, values), Entry("")]
         table.add([*line, *(plain(c.kept.get(name)) for c in beside.values())])
     return table

@@ -243,6 +243,8 @@ def test_held_out_rows_stand_in_for_a_retrained_model(run, models, tmp_path, cap
         assert not record.attacks[name].returns
     assert any(Choosy.why in remark for remark in record.all_remarks)
     assert "held-out" in capsys.readouterr().out
+    attack([Ask()], data=Authors(**of_two), seeds=[0, 1], **given)
+    assert AttacksRecord.read(tmp_path / "attacks.json").attacks["ask"].seeds == [0, 1]
     attack([Ask()], retrained=str(models / "retrained/latest/hf"), data=Authors(**of_two), **given)
     record = AttacksRecord.read(tmp_path / "attacks.json")
     assert [*record.not_made] == ["choosy", "relearn_form"], "of kept attacks"

@@ -6,6 +6,10 @@ from ofmu_pl import Prune
 from ofmu_pl.networks.rounding import prune_matrices
 
 
+def test_shares_that_nearly_agree_are_two():
+    assert len(Prune([0.12345678, 0.12345679]).metrics) == 5
+
+
 def test_the_target_still_says_what_it_knows_and_the_retrained_model_nothing(subjects):
     found = {name: Prune([0.1, 0.9]).run(subject, 0) for name, subject in subjects.items()}
     target, retrained = found["target"], found["retrained"]

@@ -60,7 +60,9 @@ def test_no_row_is_in_them_unless_asked_for(fit):
     wanted = [row[part] for row in splits["forget"] for part in ("question", "answer")]
     assert len(wanted) > 8
     card, page = told(fit(*SHORT))
-    shown_card, shown = told(fit(*SHORT, "--evaluation.samples", "full"))
+    shown_card, shown = told(fit(*SHORT, "--evaluation.samples", "full", "--model.gradient_clip", "null"))
+    assert "`gradient_clip=null`" in shown_card, "it is off, and not by default"
+    assert "null`" not in card
     for text in wanted:
         assert text not in card
         assert text not in shown_card

@@ -145,6 +145,11 @@ def test_a_log_of_hashes_is_known_by_its_rows(run, quiet, tmp_path, capsys):
     with pytest.raises(SystemExit):
         run(*options, command="validate")
     assert KEY in capsys.readouterr().err
+    del log["forget_Q_A_ROUGE"]["value_by_index"]["3"]["ground_truth"]
+    path.write_text(json.dumps(log))
+    with pytest.raises(SystemExit):
+        run(*options, command="validate")
+    assert str(path) in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("damage", ["", "0" * 63, "é", "\0", "g" * 64, "ab"])

@@ -145,7 +145,7 @@ def test_a_model_is_asked_once_and_another_anew(trained, folder, tmp_path, monke
     monkeypatch.setattr("lm_eval.simple_evaluate", lambda *args, **options: asked.append(options["limit"]))
     again = Tasks(["late"], str(folder))(model, tokenizer)
     assert not asked
-    assert {name: r.as_dict() for name, r in again.items()} == {name: r.as_dict() for name, r in first.items()}
+    assert again == first, "with the sentences that pages show"
     assert Tasks(["late"], str(folder), rows=4)(model, tokenizer) == {}, "fewer rows are another measurement"
     other = deepcopy(model)
     next(other.parameters()).data += 0.1

@@ -90,6 +90,17 @@ def test_what_a_killed_report_left_is_removed(bench):
     assert [p.name for p in bench.folder.glob(".*.partial")] == [f".report.{os.getppid()}.partial"], "it may be at work"
 
 
+def test_names_that_look_alike_have_places_of_their_own(bench):
+    run = results(dict(TEXT_GOAL), TEXT_BEFORE, TEXT_GOAL)
+    for name, scenario in (("x", "y-z"), ("x-y", "z"), ("x_y", "z"), ("\u00e9", "z"), ("\u4e2d", "z")):
+        bench.experiment(name, "table", {(scenario, "m", 0): run}, metrics=["model_utility"])
+    bench.save()
+    page = report(bench.folder)
+    assert len(list((page.parent / "tables").glob("*-results*.csv"))) == 5
+    sections = [a["id"] for tag, a in Page(page.read_text()).tags if tag == "h2" and a.get("id", "").startswith("e-")]
+    assert len(sections) == len(set(sections)) == 5
+
+
 def test_names_of_others_are_text(bench):
     bad = "<img src=x onerror=alert(1)>|&_$%#{} {{ 7 * 7 }}"
     run = results(dict(TEXT_GOAL), TEXT_BEFORE, TEXT_GOAL)
