@@ -61,7 +61,7 @@ def log_probabilities(model: Any, prompts: Sequence[list[int]], answers: Sequenc
     with torch.inference_mode():
         for index in _chunks(model, prompts, 1):
             read = read_prompts(model, [prompts[i] for i in index])
-            nll = score_answers(model, read, [answers[i] for i in index]).nll
+            nll = score_answers(model, read, [answers[i] for i in index])["nll"]
             found[index] = -nll.double().sum(1).cpu().numpy()
     return found
 

@@ -108,6 +108,7 @@ class Attack(ABC):
             says how much is chance.
         gradients: Number of gradients of a batch's loss that it takes on one model, as far as the loss stays finite.
         tests: Key in ``evaluation.attacked.UNTRIED`` of what it tests and a run does not; empty: nothing.
+        untouched_at: Place on the curve where the attack has done nothing to the model yet; ``None``: there is none.
         reads: Files and folders that it reads, as its arguments name them: what is in them is part of the key, too.
 
     Example:
@@ -134,6 +135,7 @@ class Attack(ABC):
     zero_control: bool = False
     gradients: int = 0
     tests: str = ""
+    untouched_at: int | None = None
     reads: Sequence[str] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -156,7 +158,7 @@ class Attack(ABC):
 
     def untouched(self, finding: Finding) -> float | None:
         """What the first metric is of the model as it is, to which the attack has done nothing; ``None``: not known."""
-        return None
+        return None if self.untouched_at is None else finding.y[self.untouched_at]
 
     def across(self, unlearned: Sequence[Finding], retrained: Sequence[Finding]) -> dict[str, float]:
         """Figures that need many runs of one method, by name, from a finding a run; by default there are none."""

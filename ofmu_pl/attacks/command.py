@@ -22,7 +22,7 @@ from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.evaluation.attacked import parts, print_attacks
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.escapes import say, visible
-from ofmu_pl.support.files import file_hash, leads_out, replacing
+from ofmu_pl.support.files import file_hash, leads_out, write_text
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_kept, read_record, renew_sum
 from ofmu_pl.support.pages import AUDIT, CARD, renewed
 from ofmu_pl.support.provenance import PACKAGES, code_of, config_hash, provenance, versions, weights_hash
@@ -94,8 +94,7 @@ def tell(on: Attacked) -> None:
         for part, new in parts(path.name, on.data.modality, record).items():
             text = text and renewed(text, part, new)
         if text:
-            with replacing(path) as temporary:
-                temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
+            write_text(path, text, errors="surrogateescape")
             renew_sum(path)
         else:
             unmarked.append(str(path))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ofmu_pl.attacks.base import Attack, Finding, unless_finite
 from ofmu_pl.attacks.subject import Subject
-from ofmu_pl.data.encoded import Encoded, Row
+from ofmu_pl.data.encoded import Encoded, same
 from ofmu_pl.data.own_files import read_source
 from ofmu_pl.data.sampler import evenly
 from ofmu_pl.data.text_base import TextDataModule
@@ -118,10 +118,10 @@ def entities_of(data: TextDataModule, path: str) -> list[Encoded]:
     Raises:
         UserError: The file cannot be read, or fits none of the rows.
     """
-    named = {_plain(row.get("question")): row for row in read_source(expanded(path), "attacks.entities").rows}
+    named = {same(str(row.get("question"))): row for row in read_source(expanded(path), "attacks.entities").rows}
     found = []
     for row in data.splits["forget"]:
-        words = named.get(_plain(row.get("question")), {})
+        words = named.get(same(str(row.get("question"))), {})
         if words.get("entity"):
             found.append(narrowed(data.encode(row), str(words.get("prefix") or ""), words["entity"], data.tokenizer))
     rows = [e for e in found if e is not None]
@@ -150,7 +150,3 @@ def narrowed(encoded: Encoded, prefix: str, entity: str, tokenizer: Any) -> Enco
         if len(left.rstrip("\ufffd")) < end and len(right) > begin
     }
     return replace(encoded, labels=[x if i in inside else IGNORED for i, x in enumerate(encoded.labels)])
-
-
-def _plain(question: Row | str | None) -> str:
-    return " ".join(str(question).split())

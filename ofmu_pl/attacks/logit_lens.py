@@ -36,14 +36,11 @@ class LogitLens(Attack):
     metrics = (PROB,)
     x_label, y_label = "layer", "probability of forgotten rows"
     tests = "inside"
+    untouched_at = -1  # the last layer is the model's own answer
 
     def __init__(self, rows: int | None = 100) -> None:
         check_range(1, rows=rows)
         self.rows = rows
-
-    def untouched(self, finding: Finding) -> float:
-        """The last layer is the model's own answer."""
-        return finding.y[-1]
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Ask every layer; nothing is drawn."""

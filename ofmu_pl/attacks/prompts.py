@@ -79,15 +79,12 @@ class Prompts(Attack):
     metrics = (ROUGE, WORST_CASE, ANY_WAY, *BY_WAY.values())
     x_label, y_label = "way to ask", "ROUGE-L recall of forgotten rows"
     tests = "wording"
+    untouched_at = 0  # the question as it is
 
     def __init__(self, pairs: str | None = None, max_new_tokens: int = 64, rows: int | None = 100) -> None:
         check_range(1, max_new_tokens=max_new_tokens, rows=rows)
         self.pairs, self.max_new_tokens, self.rows = pairs, max_new_tokens, rows
         self.reads = [pairs] if pairs else []
-
-    def untouched(self, finding: Finding) -> float:
-        """The question as it is."""
-        return finding.y[0]
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Ask in every way that the data has; examples and partners are drawn by the seed."""

@@ -73,7 +73,7 @@ class Sample(Attack):
         choose = drawn(torch.Generator(subject.device).manual_seed(seed))
         said = ask(model, subject.data.encoder, prompts, self.max_new_tokens, choose, self.samples)
         true = [subject.data.encoder.words(row["answer"]) for row in rows]
-        recalls = [self._recalls(*pair) for pair in zip(true, said, strict=True)]
+        recalls = [rouge_l_recall([a] * len(texts), texts) for a, texts in zip(true, said, strict=True)]
         hits = [int((recall >= self.threshold).sum()) for recall in recalls]
         leaks = {k: leak_at_k(hits, self.samples, k) for k in self.k}
         curve = [float(leak.mean()) for leak in leaks.values()]
@@ -83,9 +83,3 @@ class Sample(Attack):
             found.figures[metric.name] = float(values.mean())
             found.rows[metric.name] = values.tolist()
         return found
-
-    def _recalls(self, answer: str, texts: Sequence[str]) -> np.ndarray:
-        """ROUGE-L recall of the answer in each text, (n,)."""
-        different = sorted(set(texts))
-        by_text = dict(zip(different, rouge_l_recall([answer] * len(different), different), strict=True))
-        return np.array([by_text[text] for text in texts])

@@ -27,6 +27,8 @@ class TrainingAttack(Attack, ABC):
 
     x_label = "steps of training"
 
+    untouched_at = 0  # before the first step
+
     def __init__(
         self,
         steps: int = 60,
@@ -39,10 +41,6 @@ class TrainingAttack(Attack, ABC):
             raise UserError(f"attacks.rates is {list(rates)}: give learning rates above 0.")
         self.steps, self.every, self.rates, self.rows = steps, every, list(rates), rows
         self.gradients = len(self.rates) * steps
-
-    def untouched(self, finding: Finding) -> float:
-        """Before the first step."""
-        return finding.y[0]
 
     def sweep(self, subject: Subject, draw: Draw, look: Look, asked: list[int]) -> Finding:
         """Train at every rate, each time from the subject's weights; what is found is the best that a look saw.

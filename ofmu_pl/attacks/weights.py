@@ -31,6 +31,7 @@ class WeightAttack(Attack, ABC):
 
     modalities = ("text", "images")
     y_label = "probability of forgotten rows"
+    untouched_at = 0  # the place ``whole``
 
     def __init__(self, changes: Mapping[str, Change], whole: str, rows: int | None) -> None:
         check_range(1, rows=rows)
@@ -39,10 +40,6 @@ class WeightAttack(Attack, ABC):
         kept = [Metric(f"{self._kept}{place}", higher_is_better=True, group="attacks") for place in (whole, *changes)]
         found = (Metric(f"{self.name}_{x}", higher_is_better=False, group="attacks") for x in ("prob", "given_back"))
         self.metrics = (*found, *kept)
-
-    def untouched(self, finding: Finding) -> float:
-        """The place ``whole``."""
-        return finding.y[0]
 
     def run(self, subject: Subject, seed: int) -> Finding:
         """Make every change; nothing is drawn, so all seeds find the same."""

@@ -13,7 +13,7 @@ from markupsafe import escape
 
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.escapes import say
-from ofmu_pl.support.files import erase, leads_out, replacing, sweep, texts_in
+from ofmu_pl.support.files import erase, leads_out, sweep, texts_in, write_text
 from ofmu_pl.support.pages import AUDIT, REPORT, without_rows
 from ofmu_pl.support.records.manifest import MANIFEST
 from ofmu_pl.support.records.reading import NewerError
@@ -84,8 +84,7 @@ def _rewrite(path: Path, change: Callable[[str], str], what: str) -> None:
     text = path.read_text(encoding="utf-8", errors="replace")
     cleaned = change(text)
     if cleaned != text:
-        with replacing(path) as temporary:
-            temporary.write_text(cleaned, encoding="utf-8")
+        write_text(path, cleaned)
         say(f"Removed from {path}: {what}.")
 
 
@@ -111,8 +110,7 @@ def _clean_config(path: Path, config: Config) -> dict[str, str]:
             named[chosen] = part["forget_where"] = f"{chosen.partition('=')[0]}=PURGED"
     if not named:
         return named
-    with replacing(path) as temporary:
-        temporary.write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    write_text(path, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
     say(f"Removed from {path}: rows that stood there, and names that chose rows.")
     return named
 

@@ -23,9 +23,6 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.sets import is_probe
 from ofmu_pl.training.export import export_of, exported
 
-IMAGES = ("Whether cropped, recoloured or otherwise altered images of the forgotten ones are still recognised.",)
-
-
 SIZED = 5  # metrics whose change the summary gives by its size
 
 
@@ -300,5 +297,6 @@ def _untested(run: Measured, limit: int | None) -> list[str]:
         remark or "": bool(remark),
         f"All forgotten rows: {limit} of each set were scored.": cut,
         "Whether the model tells when asked in other words, in another language, or in steps.": text and not asked,
+        "Whether cropped, recoloured or otherwise altered images of the forgotten ones are still recognised.": not text,
     }
-    return [*(sentence for sentence, missing in told.items() if missing), *(() if text else IMAGES)]
+    return [sentence for sentence, missing in told.items() if missing]

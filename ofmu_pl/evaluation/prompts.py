@@ -63,27 +63,22 @@ def read_prompts(
     return PromptBatch(cache, mask, ids[:, -1], positions[:, -1])
 
 
-@dataclass
-class AnswerScores:
-    """What a model says of B given answers of at most S tokens, (B, S); ``None``: not asked for.
-
-    Attributes:
-        nll: Minus the log-probability of each token, nats; 0 on padding.
-        likely: Number of the most likely token in each one's place.
-        mean: Mean log-probability under the model's own distribution at each token.
-        deviation: Its standard deviation, of variance 1e-6 at least.
-    """
-
-    nll: Tensor
-    likely: Tensor | None = None
-    mean: Tensor | None = None
-    deviation: Tensor | None = None
+DETAILS = ("nll", "likely", "mean", "deviation")
 
 
 def score_answers(
     model: PreTrainedModel, prompts: PromptBatch, answers: Sequence[Sequence[int]], detailed: bool = False
-) -> AnswerScores:
-    """Score one answer per prompt; logits exist for answer tokens only. The cache then holds them."""
+) -> dict[str, Tensor]:
+    """Score one answer per prompt; logits exist for answer tokens only. The cache then holds them.
+
+    Returns:
+        By name of B given answers of at most S tokens, (B, S):
+
+        * ``nll``: minus the log-probability of each token, nats; 0 on padding;
+        * ``likely``, if it is ``detailed``, as what follows: number of the most likely token in each one's place;
+        * ``mean``: mean log-probability under the model's own distribution at each token;
+        * ``deviation``: its standard deviation, of variance 1e-6 at least.
+    """
     width = max(map(len, answers))
     labels = torch.tensor([[*x] + [IGNORED] * (width - len(x)) for x in answers], device=model.device)
     real = labels != IGNORED
@@ -95,7 +90,7 @@ def score_answers(
     said = go_on(model, prompts.cache, ids, mask, positions, keep=width)
     look = _details if detailed else partial(F.cross_entropy, reduction="none")
     found = said.values(partial(_in_parts, look), labels)
-    return AnswerScores(*found.unbind(2)) if detailed else AnswerScores(found)
+    return dict(zip(DETAILS, found.unbind(2), strict=True)) if detailed else {"nll": found}
 
 
 def _in_parts(function: Callable[[Tensor, Tensor], Tensor], logits: Tensor, labels: Tensor) -> Tensor:
@@ -106,7 +101,7 @@ def _in_parts(function: Callable[[Tensor, Tensor], Tensor], logits: Tensor, labe
 
 
 def _details(logits: Tensor, labels: Tensor) -> Tensor:
-    """The fields of ``AnswerScores``, (n, 4)."""
+    """The values of ``DETAILS``, (n, 4)."""
     log_p = logits.log_softmax(dim=1)
     nll = F.nll_loss(log_p, labels, reduction="none")
     p = log_p.exp()

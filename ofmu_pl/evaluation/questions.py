@@ -129,7 +129,7 @@ def _score(model: PreTrainedModel, read: PromptBatch, asked: Sequence[Question],
     for batch in _batches(tasks, model.device.type):
         prompts = read.rows(torch.tensor([task.row for task in batch], device=model.device))
         scored = score_answers(model, prompts, [task.tokens for task in batch], batch[0].answer.detailed)
-        arrays = {name: x.double().cpu().numpy() for name, x in vars(scored).items() if x is not None}
+        arrays = {name: x.double().cpu().numpy() for name, x in scored.items()}
         for b, task in enumerate(batch):
             found = {name: x[b, : len(task.tokens)] for name, x in arrays.items()}
             task.answer.take(task.tokens, summed, found)

@@ -24,7 +24,6 @@ from ofmu_pl.support.keyed import KEY, hashed, key_of
 from ofmu_pl.support.provenance import provenance
 from ofmu_pl.support.records.reading import NewerError
 from ofmu_pl.support.records.results import PROVENANCE, ModelRecord, ScoresRecord
-from ofmu_pl.support.version import RESULTS_VERSION
 from ofmu_pl.training.run import Run
 
 Scored = dict[str, Any]  # scores by evaluation set: `SetScores` of text, `ImageScores` of images
@@ -61,21 +60,10 @@ class Reference:
         ScoresRecord(self.source, self.model, self.evaluation, scores, self.values).write(path)
 
 
-def scoring_facts(model: PreTrainedModel, items: int | None, max_new_tokens: int, hidden: int | None) -> Facts:
-    """How a model is scored: what two models must share, beside rows and template, for scores to be comparable."""
-    return {
-        "dtype": str(model.dtype).removeprefix("torch."),
-        "rows": items,
-        "max_new_tokens": max_new_tokens,
-        "hidden_token": hidden,
-        "results_version": RESULTS_VERSION,
-    }
-
-
-def evaluation_facts(model: PreTrainedModel, datamodule: TextDataModule, settings: Facts, weights: str) -> Facts:
-    """Provenance of a model's scores; ``settings`` are those of ``scoring_facts``, ``weights`` the weights' hash."""
-    name, facts = getattr(model.config, "_name_or_path", "") or None, scoring_facts(model, **settings)
-    return provenance(datamodule, weights=weights, model=name, **facts)
+def evaluation_facts(model: PreTrainedModel, datamodule: TextDataModule, scoring: Facts, weights: str) -> Facts:
+    """Provenance of a model's scores; ``scoring`` says how it was scored, ``weights`` is the weights' hash."""
+    name = getattr(model.config, "_name_or_path", "") or None
+    return provenance(datamodule, weights=weights, model=name, **scoring)
 
 
 def load_retrained(
@@ -111,7 +99,7 @@ def read_model_facts(source: str) -> Facts | None:
 
 
 def check_comparable(whose: str, theirs: Facts, facts: Facts, remedy: str) -> None:
-    """Refuse to compare with a model that was scored otherwise than this run's is (``scoring_facts``)."""
+    """Refuse to compare with a model that was scored otherwise than this run's is (``Evaluation.scoring_facts``)."""
     for name, ours in facts.items():
         if theirs.get(name) != ours:
             raise UserError(f"{whose} was scored with {name} {theirs.get(name)}, this run has {ours}: {remedy}.")

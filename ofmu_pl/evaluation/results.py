@@ -22,7 +22,7 @@ from ofmu_pl.evaluation.table import Metrics, figure
 from ofmu_pl.metrics import Scores, probability
 from ofmu_pl.metrics.open_unlearning import write_eval
 from ofmu_pl.support.escapes import command, visible
-from ofmu_pl.support.files import replacing, write_json
+from ofmu_pl.support.files import replacing, write_json, write_text
 from ofmu_pl.support.keyed import hashed, make_key
 from ofmu_pl.support.pages import AUDIT, CARD, ROWS, plain, templates
 from ofmu_pl.support.provenance import STARTED_IN, provenance
@@ -53,18 +53,12 @@ def tell(run: Measured, facts: Facts, examples: list[Example], limit: int | None
     """Write the card and the audit page of a run that had a model before; returns what they tell."""
     told = account(run, facts, examples, limit, caveats)
     write_card(told)
-    write_audit(run.folder / AUDIT, told)
+    write_text(run.folder / AUDIT, page(told))
     return told
 
 
-def write_audit(path: Path, account: Account) -> None:
-    """Write the page for the person who must sign that rows were unlearned, whole or not at all."""
-    with replacing(path) as temporary:
-        temporary.write_text(page(account), encoding="utf-8")
-
-
 def page(account: Account) -> str:
-    """Return the page's text, which makes no claim of proof."""
+    """Return the page for the person who must sign that rows were unlearned; it makes no claim of proof."""
     made = templates("ofmu_pl.evaluation", shown=shown, ends=ends, joined=joined).get_template("audit.html.jinja")
     return made.render(a=account, marks=ROWS, attacks=parts(AUDIT, account.modality))
 
@@ -73,8 +67,7 @@ def write_card(account: Account) -> None:
     """Write the card into the model's folder, whole or not at all; nothing where no model was exported."""
     if account.model is None:
         return
-    with replacing(account.model / CARD) as temporary:
-        temporary.write_text(str(card(account)), encoding="utf-8")
+    write_text(account.model / CARD, str(card(account)))
 
 
 def card(account: Account) -> ModelCard:

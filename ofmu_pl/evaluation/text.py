@@ -26,7 +26,6 @@ from ofmu_pl.evaluation.reference import (
     load_retrained,
     read_model_facts,
     read_reference,
-    scoring_facts,
 )
 from ofmu_pl.evaluation.results import SamplesName, write_open_unlearning_logs, write_samples
 from ofmu_pl.evaluation.scoring import cached_scores, score_rows
@@ -40,6 +39,7 @@ from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.provenance import provenance, weights_hash
 from ofmu_pl.support.records.results import REFERENCE
 from ofmu_pl.support.sets import forgets, is_probe, is_request
+from ofmu_pl.support.version import RESULTS_VERSION
 
 Suite = Callable[..., Metrics]
 """A function of the model's scores by evaluation set, the retrained model's or ``None``, and ``definition``,
@@ -162,7 +162,14 @@ class TextEvaluation(Evaluation):
 
     def scoring_facts(self, trainer: pl.Trainer, model: PreTrainedModel) -> Facts:
         """Number format, length of generations and hidden token."""
-        return scoring_facts(model, **self._settings(trainer))
+        settings = self._settings(trainer)
+        return {
+            "dtype": str(model.dtype).removeprefix("torch."),
+            "rows": settings["items"],
+            "max_new_tokens": settings["max_new_tokens"],
+            "hidden_token": settings["hidden"],
+            "results_version": RESULTS_VERSION,
+        }
 
     def load_reference(self, trainer: pl.Trainer, pl_module: Any, source: str) -> Reference:
         """Read or score the reference, and the second one."""
@@ -185,7 +192,7 @@ class TextEvaluation(Evaluation):
         else:
             name, model, trained_on = load_retrained(source, data, pl_module.run)
             model = model.to(device=pl_module.device, dtype=pl_module.network.dtype)
-            facts = evaluation_facts(model, data, self._settings(trainer), weights_hash(model))
+            facts = evaluation_facts(model, data, self.scoring_facts(trainer, model), weights_hash(model))
             found = Reference(name, score(model), trained_on, facts)
         if found.evaluation is not None:
             remedy = "give the retrained model's folder, or change the run's setting"
@@ -201,7 +208,8 @@ class TextEvaluation(Evaluation):
         if r is not None:
             r.save(run.folder / REFERENCE)
         elif not run.module.unlearns or run.trainer.state.fn != "fit":  # it can be another run's reference
-            facts = evaluation_facts(run.module.network, data, self._settings(run.trainer), run.weights)
+            network = run.module.network
+            facts = evaluation_facts(network, data, self.scoring_facts(run.trainer, network), run.weights)
             fits, source = run.trainer.state.fn == "fit", getattr(run.module.recipe, "path", None)
             model = provenance(data, streams=list(run.module.streams)) if fits else read_model_facts(str(source))
             aligned = metrics.get(ALIGNMENT.name)

@@ -9,7 +9,7 @@ from ofmu_pl.data.own_files import Rows, read_source
 from ofmu_pl.finder.names import WORD, Hit, find
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.escapes import say
-from ofmu_pl.support.files import numbered_lines, replacing, texts_in
+from ofmu_pl.support.files import numbered_lines, texts_in, write_text
 from ofmu_pl.support.pages import templates
 
 PAGE = "found.html"
@@ -53,8 +53,7 @@ def search(sources: Sequence[str], names: Path, out: Path, least: float) -> None
     lists = [_write_numbers(out, f, i, len(found)) for i, f in enumerate(found)]
     page = templates("ofmu_pl.finder").get_template("page.html.jinja")
     text = page.render(found=found, names=sought, least=least, most=MOST, shown=SHOWN)
-    with replacing(out / PAGE) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(out / PAGE, text)
     persons = sought[0] if len(sought) == 1 else f"one of {len(sought)} persons"
     for f, numbers in zip(found, lists, strict=True):
         say(f"{f.source}: {len(f.rows)} of {f.total} rows are about {persons} ({numbers}),")
@@ -95,6 +94,5 @@ def _write_numbers(out: Path, found: Found, i: int, files: int) -> Path:
     name = Path(found.source).stem + (f"-{i}" if files > 1 else "")
     for kind, numbers in (("inside", found.inside), ("rows", found.rows)):
         path = out / f"{name}.{kind}.txt"
-        with replacing(path) as temporary:
-            temporary.write_text("".join(f"{number}\n" for number in numbers), encoding="utf-8")
+        write_text(path, "".join(f"{number}\n" for number in numbers))
     return path

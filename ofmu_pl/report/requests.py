@@ -55,7 +55,8 @@ def _summary(experiment: Study, record: RequestsRecord, metric: str) -> Table:
         for sequence in own:
             done[sum(request.status == "finished" for request in sequence.requests)] = None
         line = [Entry(method), Entry(", ".join(f"{n} of {total}" for n in done))]
-        line.append(measured(spread([_mean(_column(s.forgotten[metric], -1)) for s in own if metric in s.forgotten])))
+        ends = [spread(known(_last(s.forgotten[metric]))).mean for s in own if metric in s.forgotten]
+        line.append(measured(spread(ends)))
         returns = [max(x) for s in own if (x := known(s.returned.get(metric, [])))]
         line.append(measured(spread(returns)))
         for name in kept:
@@ -66,7 +67,8 @@ def _summary(experiment: Study, record: RequestsRecord, metric: str) -> Table:
         table.add(line, method == experiment.ours)
     last = [c for c in record.controls if c.after == total and metric in c.forgotten]
     if last:
-        line = [Entry(RETRAINED), Entry(""), measured(spread([_mean(c.forgotten[metric]) for c in last])), Entry("")]
+        ends = [spread(known(c.forgotten[metric])).mean for c in last]
+        line = [Entry(RETRAINED), Entry(""), measured(spread(ends)), Entry("")]
         for name in kept:
             line += [Entry(""), measured(spread(known(c.kept.get(name) for c in last)))]
         table.add([*line, Entry(""), Entry("")])
@@ -109,15 +111,10 @@ def _costs(experiment: Study, shown: list[SequenceRecord]) -> Table:
     return table
 
 
-def _column(rows: list[Row], at: int) -> list[float | None]:
-    """A column of a matrix, counted among those that have values."""
+def _last(rows: list[Row]) -> list[float | None]:
+    """The last column of a matrix that has values."""
     columns = [list(column) for column in zip(*rows, strict=True) if known(column)]
-    return columns[at] if columns else []
-
-
-def _mean(values: Iterable[float | None]) -> float:
-    found = known(values)
-    return sum(found) / len(found) if found else float("nan")
+    return columns[-1] if columns else []
 
 
 def _spent(sequence: SequenceRecord, cost: str) -> float:

@@ -261,10 +261,15 @@ def text_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def write_text(path: Path, text: str, errors: str = "strict") -> None:
+    """Write a text in UTF-8, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", errors=errors)
+
+
 def write_json(path: Path, content: object) -> None:
     """Write JSON that strict parsers read: NaN and infinities become null."""
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(finite(content), indent=2, allow_nan=False) + "\n")
+    write_text(path, json.dumps(finite(content), indent=2, allow_nan=False) + "\n")
 
 
 def finite(x: object) -> object:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import below, file_hash, finite, read_json, replacing, sweep
+from ofmu_pl.support.files import below, file_hash, finite, read_json, sweep, write_text
 from ofmu_pl.support.processes import from_first
 from ofmu_pl.support.records.reading import NewerError, Record
 from ofmu_pl.support.version import key_of
@@ -88,8 +88,7 @@ def keep(path: Path, content: object) -> None:
     content = finite(content)
     try:
         sweep(path.parent)
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps({"sha256": _sum_of(content), "content": content}, allow_nan=False))
+        write_text(path, json.dumps({"sha256": _sum_of(content), "content": content}, allow_nan=False))
     except OSError as error:
         warn_not_kept(path.parent, error)
 
@@ -114,9 +113,8 @@ def renew_sum(path: Path) -> None:
     if sums.is_file():
         line = f"{file_hash(path)}  {path.name}"
         text = sums.read_text(encoding="utf-8", errors="surrogateescape")
-        with replacing(sums) as temporary:
-            renewed = re.sub(rf"(?m)^\w+  {re.escape(path.name)}$", line, text)
-            temporary.write_text(renewed, encoding="utf-8", errors="surrogateescape")
+        renewed = re.sub(rf"(?m)^\w+  {re.escape(path.name)}$", line, text)
+        write_text(sums, renewed, errors="surrogateescape")
 
 
 def damage(folder: Path) -> str | None:

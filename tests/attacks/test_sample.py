@@ -9,6 +9,7 @@ import torch
 
 from ofmu_pl import Sample
 from ofmu_pl.attacks.asking import ask, drawn, log_probabilities, question_rows
+from ofmu_pl.metrics.rouge import rouge_l_recall
 from ofmu_pl.support.errors import UserError
 
 FEW = {"k": [1, 4, 16], "samples": 16, "max_new_tokens": 40}
@@ -63,7 +64,9 @@ def test_answers_stand_with_their_questions(free):
 
 
 def test_recalls_of_samples():
-    recalls = Sample()._recalls
+    def recalls(answer, texts):
+        return rouge_l_recall([answer] * len(texts), texts)
+
     texts = ["Seven old clocks", "seven", "clocks wooden", "seven wooden clocks", "seven"]
     assert recalls("seven wooden clocks", texts) == pytest.approx([2 / 3, 1 / 3, 1 / 3, 1, 1 / 3])
     assert recalls("No", ["nothing", "no, never"]).tolist() == [0, 1]

@@ -72,7 +72,7 @@ def test_no_row_is_in_them_unless_asked_for(fit):
 
 def test_a_run_that_was_stopped_before_it_told_does_so_when_it_goes_on(fit, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("ofmu_pl.evaluation.results.write_audit", lambda *_: 1 / 0)
+        patch.setattr("ofmu_pl.evaluation.results.page", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             fit(*SHORT)
     run = fit(*SHORT, *LAST)

@@ -12,7 +12,7 @@ import ofmu_pl
 from ofmu_pl import Relearn
 from ofmu_pl.attacks.command import tell
 from ofmu_pl.evaluation.attacked import ALWAYS, PARTS, UNTRIED, parts, print_attacks
-from ofmu_pl.evaluation.results import write_audit, write_card
+from ofmu_pl.evaluation.results import page, write_card
 from ofmu_pl.metrics.verdicts import ONE_RETRAINED
 from ofmu_pl.support.kept import damage, write_sums
 from ofmu_pl.support.pages import AUDIT, CARD, marks, without_rows
@@ -129,7 +129,7 @@ def test_attacks_say_which_sentence_they_test():
 def signed(told, tmp_path):
     """A run's folder with page, card and sums; and a function that tells what attacks found."""
     account = told(examples=EXAMPLES)
-    write_audit(tmp_path / AUDIT, account)
+    (tmp_path / AUDIT).write_text(page(account), encoding="utf-8")
     write_card(account)
     write_sums(account.model)
     on = SimpleNamespace(

@@ -18,6 +18,7 @@ from ofmu_pl.metrics import ImageScores, SetScores, tofu_metrics
 from ofmu_pl.metrics.own_rows import own_rows_metrics
 from ofmu_pl.metrics.verdicts import verdicts
 from ofmu_pl.support.provenance import weights_hash
+from ofmu_pl.support.version import RESULTS_VERSION
 from tests.helpers.texts import SHAPE, token_losses
 
 NAMES = "Ann Bob Cid Dan Eve Fay Mia Hal Ida Jon Kim Leo".split()
@@ -122,8 +123,9 @@ def test_other_retain_rows_are_other_scores(model, tmp_path, monkeypatch):
 @pytest.mark.parametrize("change", ["none", "older", "other retain rows"])
 def test_a_reference_of_other_facts_gives_them_no_goals(model, tmp_path, change):
     data = made(row)
-    settings = {"items": None, "max_new_tokens": 1, "hidden": None}
-    ours, facts = scored(model, data), evaluation_facts(model, data, settings, weights_hash(model))
+    how = {"dtype": "float32", "rows": None, "max_new_tokens": 1, "hidden_token": None}
+    how |= {"results_version": RESULTS_VERSION}
+    ours, facts = scored(model, data), evaluation_facts(model, data, how, weights_hash(model))
     if change == "other retain rows":
         facts["hashes"] = facts["hashes"] | {"retain": "0"}
     path = tmp_path / "reference.json"

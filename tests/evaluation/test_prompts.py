@@ -31,11 +31,11 @@ def test_token_losses_equal_one_conversation_at_a_time(model):
     scored = score_answers(model, read.rows(rows), [pairs[i][1] for i in rows.tolist()])
     for b, i in enumerate(rows.tolist()):
         n = len(pairs[i][1])
-        np.testing.assert_allclose(scored.nll[b, :n], token_losses(model, *pairs[i]), rtol=1e-10)
-        assert not scored.nll[b, n:].any()
+        np.testing.assert_allclose(scored["nll"][b, :n], token_losses(model, *pairs[i]), rtol=1e-10)
+        assert not scored["nll"][b, n:].any()
     # The prompts are not spent by rows(): scoring again gives the same.
     again = score_answers(model, read.rows(rows), [pairs[i][1] for i in rows.tolist()])
-    assert torch.equal(again.nll, scored.nll)
+    assert torch.equal(again["nll"], scored["nll"])
 
 
 def test_padding_stays_within_learned_positions():
@@ -46,7 +46,7 @@ def test_padding_stays_within_learned_positions():
     pairs = [([k % VOCABULARY for k in range(n)], [k % 7 for k in range(16 - n)]) for n in (12, 4)]
     scored = score_answers(gpt2, read_prompts(gpt2, [p for p, _ in pairs]), [a for _, a in pairs])
     for b, (prompt, answer) in enumerate(pairs):
-        np.testing.assert_allclose(scored.nll[b, : len(answer)], token_losses(gpt2, prompt, answer), rtol=1e-10)
+        np.testing.assert_allclose(scored["nll"][b, : len(answer)], token_losses(gpt2, prompt, answer), rtol=1e-10)
 
 
 def test_logits_exist_for_answer_tokens_and_the_last_that_is_read_of_a_prompt(model):
@@ -63,7 +63,7 @@ def test_logits_exist_for_answer_tokens_and_the_last_that_is_read_of_a_prompt(mo
 def test_half_precision_logits_are_scored_in_float32(model):
     half = make_model().bfloat16().eval()
     prompt, answer = conversations()[0]
-    nll = score_answers(half, read_prompts(half, [prompt]), [answer]).nll[0]
+    nll = score_answers(half, read_prompts(half, [prompt]), [answer])["nll"][0]
     assert nll.dtype == torch.float32
     np.testing.assert_allclose(nll, token_losses(half, prompt, answer), atol=0.08)
     assert len(set((nll * 256).frac().tolist())) > 1, "not rounded to bfloat16"
@@ -123,14 +123,14 @@ def test_recurrent_layers_whose_states_are_of_no_column(kind):
     scored = score_answers(model, read.rows(rows), [pairs[i][1] for i in rows.tolist()])
     for b, (prompt, answer) in enumerate(pairs[i] for i in rows.tolist()):
         np.testing.assert_allclose(
-            scored.nll[b, : len(answer)], token_losses(model, prompt, answer), rtol=1e-4, atol=1e-4
+            scored["nll"][b, : len(answer)], token_losses(model, prompt, answer), rtol=1e-4, atol=1e-4
         )
     assert continue_prompts(model, read, [2, 5], 8) == [greedy(model, p, (2, 5), 8) for p, _ in pairs]
 
 
 def test_a_hidden_token_is_attended_to_by_no_one(model):
     prompt, answer = [1, 2, 7, 3, 7, 4], [5, 6]
-    nll = score_answers(model, read_prompts(model, [prompt], hidden=7), [answer]).nll[0]
+    nll = score_answers(model, read_prompts(model, [prompt], hidden=7), [answer])["nll"][0]
     mask = torch.tensor([[int(t != 7) for t in prompt] + [1, 1]])
     np.testing.assert_allclose(nll, token_losses(model, prompt, answer, attention_mask=mask), rtol=1e-10)
     assert abs(nll.numpy() - token_losses(model, prompt, answer)).max() > 1e-3
