@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import read_file, sound
-from ofmu_pl.data.row_formats import json_lines
+from ofmu_pl.data.row_formats import json_lines, kind_of
 from ofmu_pl.data.turns import learnt, turns_of
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import numbered_lines
@@ -20,7 +20,7 @@ def other_answers(rows: list[Row], path: Path, seed: int, columns: dict[str, str
 
     A table has rows of questions and answers, under these names or those of ``columns``.
     """
-    if path.suffix.lower() in (".json", ".parquet", ".csv", ".tsv"):
+    if kind_of(path) in (".json", ".parquet", ".csv", ".tsv"):
         given = read_file(path, "data.alternatives")
     else:
         lines = [line.decode() for _, line in numbered_lines(path)] if path.is_file() else []

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import Rows, read_part
-from ofmu_pl.data.pieces import pieces
+from ofmu_pl.data.pieces import pieces, refuse_short
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
@@ -70,8 +70,10 @@ class MUSE(TextDataModule):
         sides = {"forget": self.forget, "retain": self.retain}
 
         def cut(part: str) -> list[list[Row]]:
-            texts = [text for (text,) in self._read(part).texts("text")]
-            return pieces(tokenizer, texts, self.max_length)
+            rows = self._read(part)
+            found = pieces(tokenizer, [text for (text,) in rows.texts("text")], self.max_length)
+            refuse_short(found, rows.place)
+            return found
 
         splits = {side: list(chain.from_iterable(cut(part))) for side, part in sides.items()}
         sets: dict[str, list[Row]] = {}

@@ -158,7 +158,7 @@ def from_hub(name: str, config: str | None, split: str, option: str) -> Rows:
     """Read the rows of a data set on the hub."""
     try:
         rows = load_hub_rows(name, config, split)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # so many does datasets raise at what it does not expect
         raise NotAtHand(
             f"'{name}' ({config}, {split}) cannot be loaded from the hub ({reason(error)}): set HF_HUB_OFFLINE=1 if "
             f"the hub's cache has it, or give `{option}` a file or folder that has it. `ofmu_pl quickstart` shows a "

@@ -1,6 +1,6 @@
 """Texts as rows: cut into pieces that a model can read, which lose no token."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.row_encoder import first_tokens
@@ -36,6 +36,13 @@ def shared_run(
             if tuple(run) in runs:
                 found.add((runs[tuple(run)], j))
     return sorted(found)
+
+
+def refuse_short(parts: Sequence[list[Row]], place: Callable[[int], str]) -> None:
+    """Refuse texts of one token, by what each of ``pieces`` came from."""
+    for i, own in enumerate(parts):
+        if len(own[0]["tokens"]) < 2:
+            raise UserError(f"{place(i)} has one token, which teaches nothing: remove it or join it to more.")
 
 
 def pieces(tokenizer: Tokenizer, texts: Sequence[str], size: int | None) -> list[list[Row]]:

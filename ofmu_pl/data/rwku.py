@@ -7,7 +7,7 @@ from typing import Any
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import Rows, from_hub, read_file, sound
-from ofmu_pl.data.pieces import pieces
+from ofmu_pl.data.pieces import pieces, refuse_short
 from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
@@ -114,7 +114,9 @@ class RWKU(TextDataModule):
     def _pieces(self, rows: Rows) -> list[Row]:
         """Texts as documents."""
         texts = [text for (text,) in rows.texts("text")]
-        return list(chain.from_iterable(pieces(self.make_tokenizer(), texts, self.max_length)))
+        found = pieces(self.make_tokenizer(), texts, self.max_length)
+        refuse_short(found, rows.place)
+        return list(chain.from_iterable(found))
 
     def _replies(self, rows: Rows) -> list[Row]:
         """Texts as replies, of which the beginning is given."""

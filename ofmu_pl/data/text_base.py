@@ -66,7 +66,7 @@ class TextDataModule(PairedDataModule):
     """How a question is put instead of by the tokenizer's chat template; ``None``: by that."""
     eval_rows: int | None = None
     """Most retain rows that are evaluated; ``None``: all."""
-    length_argument: ClassVar[str] = "max_length"
+    length_argument: ClassVar[str | None] = "max_length"
     """The argument that bounds the length of training rows, for messages."""
 
     def __init__(
@@ -116,7 +116,7 @@ class TextDataModule(PairedDataModule):
         splits, evaluation_sets = self.load()
         self._take_others_out(splits, evaluation_sets)
         self.require(splits)
-        _refuse_overlap({**splits, HOLDOUT: evaluation_sets.get(HOLDOUT, [])})
+        _refuse_overlap({HOLDOUT: evaluation_sets.get(HOLDOUT, []), **splits})
         self.tokenizer = self.make_tokenizer()
         self.encoder = self.make_encoder()
         self._measure(splits, evaluation_sets)

@@ -13,7 +13,7 @@ from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.encoded import Row, first_copies
 from ofmu_pl.data.own_files import Rows, Source, read_source
 from ofmu_pl.data.own_rows import Side, chosen_rows, form_of, refuse_overlap, sound_rows
-from ofmu_pl.data.pieces import pieces, shared_run
+from ofmu_pl.data.pieces import pieces, refuse_short, shared_run
 from ofmu_pl.data.row_encoder import PLACE
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.turns import turns_of
@@ -174,9 +174,7 @@ class TextFiles(TextDataModule):
             raise UserError(f"Every text of '{rows.source}' is empty: give `{rows.option}` texts with words.")
         sound = [text for (text,) in rows.texts("text")]
         parts = pieces(self.make_tokenizer(), sound, self.max_length)
-        for i, own in enumerate(parts):
-            if len(own[0]["tokens"]) < 2:
-                raise UserError(f"{rows.place(i)} has one token, which teaches nothing: remove it or join it to more.")
+        refuse_short(parts, rows.place)
         return Side(name, rows, form, parts)
 
 

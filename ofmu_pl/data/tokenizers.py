@@ -71,6 +71,8 @@ def rendered(tokenizer: Tokenizer, turns: Turns, answers: bool, told: Mapping[st
     how, date = {**told, "add_generation_prompt": answers, "tokenize": False}, told["date_string"]
     try:
         template = _TODAY.sub(lambda found: repr(_dated(date, found[1] or found[2])), tokenizer.get_chat_template())
+        if "strftime_now(" in template:
+            raise ValueError("it asks for today's date in a form that no word of it says, so prompts would not stay")
         with within("The template"):
             return str(tokenizer.apply_chat_template(list(turns), chat_template=template, **how))
     except Exception as error:  # a template is a program of others, which fails as it likes

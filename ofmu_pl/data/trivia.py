@@ -1,7 +1,7 @@
 """Trivia: WMDP's suite on invented, harmless facts; needs no download."""
 
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ofmu_pl.data.authors_corpus import Words
 from ofmu_pl.data.encoded import Row
@@ -40,6 +40,7 @@ class Trivia(WMDP):
     """
 
     name = "trivia"
+    length_argument: ClassVar[str | None] = None
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from ofmu_pl.data.encoded import SHORTEST, Row
 from ofmu_pl.data.own_files import Rows, is_text, read_file, read_part
 from ofmu_pl.data.row_encoder import first_tokens
-from ofmu_pl.data.row_formats import READERS
+from ofmu_pl.data.row_formats import READERS, kind_of
 from ofmu_pl.data.text import Encoder, PlainEncoder
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError, check_range
@@ -45,7 +45,7 @@ class WMDP(TextDataModule):
 
     name = "wmdp"
     suite = "ofmu_pl.metrics.choice.wmdp_metrics"
-    length_argument: ClassVar[str] = "chunk"
+    length_argument: ClassVar[str | None] = "chunk"
 
     def __init__(
         self,
@@ -73,6 +73,7 @@ class WMDP(TextDataModule):
 
     def load(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Read and chunk the corpora, read the questions."""
+        self.left_out = {}  # not those of the module that this is a copy of (``others``)
         forget = _part(self.forget_corpus, f"{self.subject}-forget-corpus", "train", "data.forget_corpus")
         retain = _part(self.retain_corpus, "wikitext-2-raw-v1", "test", "data.retain_corpus")
         splits = {"forget": self._chunks("forget", _texts(forget)), "retain": self._chunks("retain", _texts(retain))}
@@ -111,7 +112,7 @@ class WMDP(TextDataModule):
 
 
 def _part(source: str, config: str, split: str, option: str) -> Rows:
-    if Path(source).suffix in READERS:
+    if kind_of(Path(source)) in READERS:
         return read_file(Path(source).expanduser(), option)
     return read_part(source, f"{config}.jsonl", config, split, option)
 

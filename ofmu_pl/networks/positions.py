@@ -29,11 +29,11 @@ def check_readable(config: PretrainedConfig, data: Any) -> None:
     seen = {name: x for name, x in data.lengths.items() if name in data.streams or name.endswith("_eval")}
     long = {name: x.read for name, x in seen.items() if x.read > positions}
     if long:
-        name = max(long, key=long.__getitem__)
+        name, option = max(long, key=long.__getitem__), data.length_argument
+        shorten = f"set `data.{option}={positions}` or less, " if option else ""
         raise UserError(
             f"The longest row of {name} has {long[name]} tokens, and the model has {positions} positions "
-            f"(max_position_embeddings): set `{data.length_argument}={positions}` or less, remove what is longer, or "
-            "take a model with more."
+            f"(max_position_embeddings): {shorten}remove what is longer, or take a model with more."
         )
     vocabulary = getattr(config.get_text_config(), "vocab_size", None) or sys.maxsize
     tops = {f"rows of {name} have": x.top_token for name, x in seen.items()}

@@ -76,7 +76,7 @@ def test_rows_longer_than_the_models_positions(tmp_path, tokenizer, kind):
     data = made(tmp_path, tokenizer, {"retain90": [long_row()]})
     config = {"model_type": kind, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16}
     config |= {"intermediate_size": 16} if kind == "llama" else {}
-    with pytest.raises(UserError, match=r"retain .*64 .* 40 .*\(max_position_embeddings\).*`max_length=40`"):
+    with pytest.raises(UserError, match=r"retain .*64 .* 40 .*\(max_position_embeddings\).*`data.max_length=40`"):
         CausalLM(config={**config, "max_position_embeddings": 40}).build(data, exact=False)
     CausalLM(config={**config, "max_position_embeddings": 64}).build(data, exact=False)
 

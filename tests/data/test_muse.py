@@ -60,6 +60,8 @@ def test_questions_follow_answered_ones_and_passages_their_beginnings(folder):
     [
         ({"verbmem__forget": [{"prompt": "a"}]}, {}, "Row 0 .*verbmem/forget.json' .*'gt'"),
         ({}, {"forget": "../forget"}, "leads"),
+        ({"privleak__holdout": parts()["raw/forget"]}, {}, "holdout"),
+        ({"privleak__holdout": ["a"]}, {}, "one token"),
     ],
 )
 def test_bad_input_is_one_sentence(folder, files, options, message):

@@ -212,6 +212,9 @@ def test_a_template_that_asks_the_clock_has_the_same_prompts_every_day():
     tokenizer = tokenizer_of("Gemma")
     tokenizer.chat_template = "{{ strftime_now('%f') }}" + tokenizer.chat_template
     assert len({RowEncoder(tokenizer).template_hash for _ in range(3)}) == 1
+    tokenizer.chat_template = "{% set form = '%f' %}{{ strftime_now(form) }}" + tokenizer.chat_template
+    with pytest.raises(UserError, match="today's date"):
+        RowEncoder(tokenizer).prompt("one")
 
 
 def test_no_begin_token_twice():

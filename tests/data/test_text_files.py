@@ -280,6 +280,9 @@ def test_other_answers_for_methods_that_prefer_them(tmp_path, model):
         (tmp_path / name).write_text(text)
         splits, _ = TextFiles(FORGET, RETAIN, streams=streams, alternatives=str(tmp_path / name)).load()
         assert [row["answer"] for row in splits["alternative"]] == [str(i) for i in range(len(FORGET))]
+    (tmp_path / "other.csv.gz").write_bytes(gzip.compress((tmp_path / "other.csv").read_bytes()))
+    packed, _ = TextFiles(FORGET, RETAIN, streams=streams, alternatives=str(tmp_path / "other.csv.gz")).load()
+    assert packed["alternative"] == splits["alternative"]
     columns, own = {"question": "asked", "answer": "said"}, [[row["question"], row["answer"]] for row in FORGET]
     (tmp_path / "named.csv").write_text(pandas.DataFrame(own, columns=["asked", "said"]).to_csv())
     sides = [[{"asked": row["question"], "said": row["answer"]} for row in rows] for rows in (FORGET, RETAIN)]
@@ -373,6 +376,13 @@ def test_the_hub(monkeypatch, name, asked_for):
     monkeypatch.setattr("ofmu_pl.data.own_files.load_hub_rows", lambda *words: calls.append(words) or FORGET)
     assert TextFiles(forget=name, retain=RETAIN).load()[0]["forget"] == FORGET
     assert calls == [asked_for]
+
+    def refuse(*_):
+        raise RuntimeError("Dataset scripts are no longer supported")
+
+    monkeypatch.setattr("ofmu_pl.data.own_files.load_hub_rows", refuse)
+    with pytest.raises(UserError, match="me/mine.*scripts"):
+        TextFiles(forget=name, retain=RETAIN).load()
 
 
 def test_copies_of_a_row_count_once(model):

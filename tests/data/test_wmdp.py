@@ -1,5 +1,6 @@
 """The whole WMDP path on harmless trivia: files in its schema, unlearning, multiple choice as lm-eval computes it."""
 
+import gzip
 import json
 import shutil
 
@@ -204,6 +205,18 @@ def test_the_right_choice_may_be_written_as_a_number_with_a_point():
     assert one == two
 
 
+def test_texts_of_another_request_are_counted_apart(trivia, tmp_path):
+    texts = [json.loads(line) for line in (trivia / "cyber-forget-corpus.jsonl").read_text().splitlines()]
+    short = written(tmp_path / "own.jsonl", [*texts[:3], {"text": "Mia."}])
+    other = written(tmp_path / "other.jsonl", texts[3:])
+    of = options(trivia) | {"forget_corpus": str(short)}
+    alone, beside = WMDP(**of), WMDP(**of, other_requests={1: {"forget_corpus": str(other)}})
+    for data in (alone, beside):
+        data.setup()
+    assert beside.left_out == alone.left_out
+    assert alone.left_out["forget"] >= 1
+
+
 def test_bad_input(trivia, tmp_path):
     def fails(words, **changes):
         with pytest.raises(UserError, match=words):
@@ -216,5 +229,7 @@ def test_bad_input(trivia, tmp_path):
     fails("Line 1 of .*any.jsonl' .*subject", mmlu=str(tmp_path / "any.jsonl"))
     written(tmp_path / "empty.jsonl", [{"body": "no text"}])
     fails("empty.jsonl' .*'text': .*`data.forget_corpus`", forget_corpus=str(tmp_path / "empty.jsonl"))
+    (tmp_path / "packed.JSONL.gz").write_bytes(gzip.compress((tmp_path / "empty.jsonl").read_bytes()))
+    fails("packed.JSONL.gz' .*'text': .*`data.forget_corpus`", forget_corpus=str(tmp_path / "packed.JSONL.gz"))
     fails("documents=0 ", documents=0)
     fails("chunk=15 ", chunk=15)
