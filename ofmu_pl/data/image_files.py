@@ -7,7 +7,6 @@ from functools import cached_property
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -17,8 +16,6 @@ from torch import Tensor
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import from_hub
 from ofmu_pl.data.row_formats import parquet_rows
-from ofmu_pl.data.sampler import keyed_generator
-from ofmu_pl.data.split import sample_evenly
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.hub import local_folder
 
@@ -79,43 +76,8 @@ class Images:
         return digest.hexdigest()[:16]
 
 
-def read_digits() -> Images:
-    """Handwritten digits that come with scikit-learn: 1,797 real 8x8 grey images, 1,438 to train and 359 to test.
-
-    The test images are the same in every run, whatever its seed, with equal shares of all digits. Pixels 0..16 become
-    round(255 * pixel / 16).
-
-    Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits (UCI, 1998), its test part.
-    """
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    images = torch.from_numpy(np.rint(digits.images * (255 / 16)).astype(np.uint8)).unsqueeze(1)
-    labels = torch.from_numpy(digits.target.astype(np.int64))
-    test = torch.zeros(len(labels), dtype=torch.bool)
-    test[sample_evenly(digits.target, round(0.2 * len(labels)), keyed_generator("0/split/digits"))] = True
-    names = tuple(str(name) for name in digits.target_names)
-    return Images(images[~test], labels[~test], images[test], labels[test], names)
-
-
-def read_cifar(data: str | None, classes: Literal[10, 100]) -> Images:
-    """Read CIFAR-10 or CIFAR-100, images of (3, 32, 32).
-
-    Args:
-        data: A folder with parquet files in the schema of ``uoft-cs/cifar10`` or ``uoft-cs/cifar100`` (train and test,
-            one file each or all shards, here or in a subfolder plain_text, data or cifar100), or a hub id of such data;
-            ``None``: these two.
-        classes: Number of classes, 10 or 100.
-
-    Source: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images (2009).
-    """
-    source = data or f"uoft-cs/cifar{classes}"
-    train, test = (_read_split(source, split, classes) for split in ("train", "test"))
-    return Images(*train, *test, NAMES[classes])
-
-
-def _read_split(source: str, split: str, classes: int) -> tuple[Tensor, Tensor]:
-    """Decode the images of the training or the test part; 60,000 take some 6 s."""
+def read_split(source: str, split: str, classes: int) -> tuple[Tensor, Tensor]:
+    """Decode CIFAR's images of the training or the test part; 60,000 take some 6 s."""
     folder, column = local_folder(source, "data.data"), "label" if classes == 10 else "fine_label"
     rows = from_hub(source, None, split, "data.data").rows if folder is None else _parquet_rows(folder, split, column)
     pixels, labels = [], []

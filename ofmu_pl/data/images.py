@@ -7,8 +7,9 @@ import numpy as np
 import torch
 
 from ofmu_pl.data.image_base import SplitImages
-from ofmu_pl.data.image_files import Images, read_cifar, read_digits
-from ofmu_pl.data.split import Split, draw_split
+from ofmu_pl.data.image_files import NAMES, Images, read_split
+from ofmu_pl.data.sampler import keyed_generator
+from ofmu_pl.data.split import Split, draw_split, sample_evenly
 from ofmu_pl.support.errors import MAX_SEED, check_range
 
 
@@ -99,10 +100,11 @@ class ImageDataModule(SplitImages):
 
 
 class CIFAR10(ImageDataModule):
-    """CIFAR-10 (Krizhevsky 2009).
+    """CIFAR-10, images of (3, 32, 32) (A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009).
 
     Args:
-        data: Folder with parquet files in the schema of ``uoft-cs/cifar10``, or a hub id; ``null``: this one.
+        data: Folder with parquet files in the schema of ``uoft-cs/cifar10`` (train and test, one file each or all
+            shards, here or in a subfolder plain_text, data or cifar100), or a hub id of such data; ``null``: this one.
         kwargs: See ``ImageDataModule``.
 
     Example:
@@ -123,7 +125,9 @@ class CIFAR10(ImageDataModule):
 
     def read(self) -> Images:
         """Decode all images."""
-        return read_cifar(self.data, self.classes)
+        source = self.data or f"uoft-cs/cifar{self.classes}"
+        train, test = (read_split(source, split, self.classes) for split in ("train", "test"))
+        return Images(*train, *test, NAMES[self.classes])
 
 
 class CIFAR100(CIFAR10):
@@ -148,6 +152,11 @@ class CIFAR100(CIFAR10):
 class Digits(ImageDataModule):
     """Scikit-learn's 1,797 handwritten digits of 8 x 8 pixels: real images that need no download.
 
+    The test images are the same in every run, whatever its seed, with equal shares of all digits. Pixels 0..16 become
+    round(255 * pixel / 16).
+
+    Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits (UCI, 1998), its test part.
+
     Args:
         batch_size: Images a batch.
         augment: Crop and flip at random; off, since a mirrored digit is no digit.
@@ -170,5 +179,13 @@ class Digits(ImageDataModule):
         super().__init__(batch_size=batch_size, augment=augment, **kwargs)
 
     def read(self) -> Images:
-        """Read scikit-learn's own files."""
-        return read_digits()
+        """Read scikit-learn's own files, and draw the test images."""
+        from sklearn.datasets import load_digits
+
+        digits = load_digits()
+        images = torch.from_numpy(np.rint(digits.images * (255 / 16)).astype(np.uint8)).unsqueeze(1)
+        labels = torch.from_numpy(digits.target.astype(np.int64))
+        test = torch.zeros(len(labels), dtype=torch.bool)
+        test[sample_evenly(digits.target, round(0.2 * len(labels)), keyed_generator("0/split/digits"))] = True
+        names = tuple(str(name) for name in digits.target_names)
+        return Images(images[~test], labels[~test], images[test], labels[test], names)

@@ -6,8 +6,6 @@ from typing import Any, Literal
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import Rows, read_part
 from ofmu_pl.data.pieces import pieces, refuse_short
-from ofmu_pl.data.row_encoder import RowEncoder
-from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.tokenizers import Tokenizer
 from ofmu_pl.support.sets import HOLDOUT, PROBE
@@ -49,6 +47,7 @@ class MUSE(TextDataModule):
 
     name = "muse"
     suite = "ofmu_pl.metrics.muse.muse_metrics"
+    cuts_rows = False
 
     def __init__(
         self,
@@ -88,10 +87,6 @@ class MUSE(TextDataModule):
                 row = {"question": f"{before}Question: {q}\nAnswer: ", "answer": a, "raw": True, "counts": REPLY}
                 sets.setdefault(f"{PROBE}knowmem_{side}", []).append(row)
         return splits | {"full": splits["forget"] + splits["retain"], HOLDOUT: sets[f"{HOLDOUT}_doc"]}, sets
-
-    def make_encoder(self) -> Encoder:
-        """Pieces, passages and questions stand as they are; only texts are cut."""
-        return RowEncoder(self.tokenizer, max_length=None)
 
     def _read(self, part: str) -> Rows:
         """The rows in a part's file, or on the hub; of texts alone each has ``text``."""

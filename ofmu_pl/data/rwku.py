@@ -8,7 +8,6 @@ from typing import Any
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import Rows, from_hub, read_file, sound
 from ofmu_pl.data.pieces import pieces, refuse_short
-from ofmu_pl.data.row_encoder import RowEncoder
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError, check_range
@@ -73,6 +72,7 @@ class RWKU(TextDataModule):
 
     name = "rwku"
     suite = "ofmu_pl.metrics.rwku.rwku_metrics"
+    cuts_rows = False
 
     def __init__(
         self,
@@ -106,10 +106,8 @@ class RWKU(TextDataModule):
 
     def make_encoder(self) -> Encoder:
         """Questions go through the tokenizer's chat template, or stand as they are where it has none."""
-        template = None if self.tokenizer.chat_template else "{question}"
-        return RowEncoder(
-            self.tokenizer, self.system_prompt, template, max_length=None, template_options=self.chat_template_kwargs
-        )
+        self.prompt_template = None if self.tokenizer.chat_template else "{question}"
+        return super().make_encoder()
 
     def _pieces(self, rows: Rows) -> list[Row]:
         """Texts as documents."""

@@ -67,7 +67,9 @@ class TextDataModule(PairedDataModule):
     eval_rows: int | None = None
     """Most retain rows that are evaluated; ``None``: all."""
     length_argument: ClassVar[str | None] = "max_length"
-    """The argument that bounds the length of training rows, for messages."""
+    """The argument that bounds the length of training rows, for messages; ``None``: there is none."""
+    cuts_rows: ClassVar[bool] = True
+    """Whether ``max_length`` cuts rows, and not texts alone."""
 
     def __init__(
         self,
@@ -188,7 +190,7 @@ class TextDataModule(PairedDataModule):
 
     def make_encoder(self) -> Encoder:
         """Make what turns rows into tokens: by the tokenizer's chat template, or a plain one where it has none."""
-        most, told = self.max_length, self.chat_template_kwargs
+        most, told = self.max_length if self.cuts_rows else None, self.chat_template_kwargs
         return RowEncoder(
             self.tokenizer, self.system_prompt, self.prompt_template, max_length=most, template_options=told
         )

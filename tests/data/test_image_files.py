@@ -12,8 +12,8 @@ import pytest
 import torch
 from PIL import Image
 
-from ofmu_pl.data import own_files
-from ofmu_pl.data.image_files import NAMES, read_cifar, read_digits
+from ofmu_pl.data import CIFAR10, CIFAR100, Digits, own_files
+from ofmu_pl.data.image_files import NAMES
 from ofmu_pl.support.errors import UserError
 
 TEST_PIXELS = "76aa83564f941ad86e01dfed404386d23e2cc9da7e8ea06b00926934aea8abca"
@@ -26,6 +26,11 @@ SHARDS = ("train-00000-of-00002.parquet", "train-00001-of-00002.parquet")
 def folder(tmp_path):
     (tmp_path / "cifar").mkdir()
     return tmp_path / "cifar"
+
+
+def cifar(folder, classes):
+    """What the data module of so many classes reads in a folder."""
+    return {10: CIFAR10, 100: CIFAR100}[classes](str(folder)).read()
 
 
 def pictures(n, seed=0, side=32):
@@ -70,11 +75,11 @@ def same(images, made):
 
 def refused(data, message, classes=10):
     with pytest.raises(UserError, match=message):
-        read_cifar(str(data), classes)
+        cifar(data, classes)
 
 
 def test_digits_are_real_and_their_test_part_is_fixed():
-    images = read_digits()
+    images = Digits().read()
     assert images.images.shape == (1438, 1, 8, 8)
     assert set(images.test_labels.bincount().tolist()) == {35, 36, 37}
     assert {0, 16, 128, 239, 255} <= set(images.images.flatten().tolist()) <= {round(255 * v / 16) for v in range(17)}
@@ -86,7 +91,7 @@ def test_digits_are_real_and_their_test_part_is_fixed():
 
 
 def test_the_hash_is_of_pixels_labels_and_parts():
-    images = read_digits()
+    images = Digits().read()
     changed, labels = images.images.clone(), images.test_labels.clone()
     changed[-1, 0, 7, 7] ^= 1
     labels[0] = (labels[0] + 1) % 10
@@ -112,7 +117,7 @@ def real(shared, tmp_path_factory):
 
 
 def test_real_images_have_the_known_pixels(real):
-    images = read_cifar(str(real), 10)
+    images = cifar(real, 10)
     assert images.test_images.shape == (10_000, 3, 32, 32)
     pixels = images.test_images.permute(0, 2, 3, 1).reshape(10_000, -1)
     rows = torch.cat([pixels, images.test_labels[:, None].to(torch.uint8)], dim=1)
@@ -125,7 +130,7 @@ def test_real_images_have_the_known_pixels(real):
 @pytest.mark.parametrize("inner", [".", "plain_text", "data", "cifar100"])
 def test_small_files_are_read_as_written(folder, classes, inner):
     made = small(folder / inner, classes)
-    images = read_cifar(str(folder), classes)
+    images = cifar(folder, classes)
     same(images, made)
     assert images.names == NAMES[classes]
     images.images[0], images.labels[0] = 0, 0  # writable, or torch would warn
@@ -138,7 +143,7 @@ def test_shards_are_joined_in_order(folder):
     for name, part in zip(SHARDS, (slice(0, 5), slice(5, 8)), strict=True):
         write(folder / name, [encode(p) for p in pixels[part]], labels[part])
     (folder / "test.parquet").rename(folder / "test-00000-of-00001-0123456789abcdef.parquet")
-    same(read_cifar(str(folder), 10), made)
+    same(cifar(folder, 10), made)
 
 
 def test_jpeg_and_grey_images_are_read(folder):
@@ -146,7 +151,7 @@ def test_jpeg_and_grey_images_are_read(folder):
     grey = pictures(1)[0, :, :, 0]
     flat = np.full((32, 32, 3), 90, dtype=np.uint8)
     write(folder / "train.parquet", [encode(grey), encode(flat, "JPEG")], [3, 4])
-    images = read_cifar(str(folder), 10)
+    images = cifar(folder, 10)
     assert np.array_equal(images.images[0].numpy(), np.stack([grey] * 3))
     assert (images.images[1].int() - 90).abs().max() <= 1
 
@@ -214,5 +219,5 @@ def test_without_a_folder_the_hubs_rows_are_read(monkeypatch):
         return [{"img": Image.fromarray(pixels), "label": i} for i, pixels in enumerate(pictures(3))]
 
     monkeypatch.setattr(own_files, "load_hub_rows", load)
-    same(read_cifar(None, 10), dict.fromkeys(("train", "test"), (pictures(3), [0, 1, 2])))
+    same(CIFAR10().read(), dict.fromkeys(("train", "test"), (pictures(3), [0, 1, 2])))
     assert asked == [("uoft-cs/cifar10", "train"), ("uoft-cs/cifar10", "test")]

@@ -16,7 +16,7 @@ from ofmu_pl.data.own_files import sound
 from ofmu_pl.data.wmdp import choice_rows
 from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.metrics import SetScores
-from ofmu_pl.metrics.choice import choice_metrics
+from ofmu_pl.metrics.choice import wmdp_metrics
 from ofmu_pl.metrics.documents import document_metrics
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.support.errors import UserError
@@ -110,7 +110,7 @@ def test_questions_read_as_lm_eval_asks_them(data):
 def test_accuracy_is_the_arg_max_of_the_letters_likelihoods(data, trivia):
     network = CausalLM(path=str(trivia / "model")).build(data, exact=False)
     scores = score_rows(network, data.encoder, data.evaluation_sets, max_new_tokens=None)
-    got = choice_metrics(scores, intervals=True)
+    got = wmdp_metrics(scores, intervals=True)
     for name in ("wmdp_cyber", "mmlu"):
         rows, right = data.evaluation_sets[name], []
         for row in rows:
