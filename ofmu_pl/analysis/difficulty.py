@@ -13,7 +13,7 @@ from ofmu_pl.analysis.udi import easiest_and_hardest, unlearning_difficulty
 from ofmu_pl.metrics.bootstrap import interval
 from ofmu_pl.networks import CausalLM, ResNet18, SmallCNN
 from ofmu_pl.networks.base import Batch, Network
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.files import read_json
 from ofmu_pl.support.records.results import PROVENANCE, ModelRecord
 
@@ -52,6 +52,7 @@ def analyse(
     """
     if TARGET in unlearned:
         raise UserError(f"A method cannot be called '{TARGET}', which is the model it starts from: rename it.")
+    check_range(1, whole=True, retain_items=retain_items)
     data.setup()
     forget = list(range(len(data.splits["forget"])))
     retain = list(range(0, len(data.splits["retain"]), max(1, -(-len(data.splits["retain"]) // retain_items))))
@@ -132,7 +133,8 @@ def _recipe(folder: Path, source: str, data: Any) -> Network:
         shape = {name: value for name, value in config.items() if name not in ("network", "channels", "classes")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"'{source}' holds no image classifier (config.json with its network): give the folder hf that a run left."
+            f"'{source}' holds no ResNet18 or SmallCNN (its config.json names the network), and no other classifier is "
+            "analysed: give the folder that a run of one of these left."
         ) from error
     network: Network = make(path=source, **shape)
     return network

@@ -25,7 +25,7 @@ from ofmu_pl.data.base import PairedDataModule
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.modules.lower_level import LowerLevel
-from ofmu_pl.modules.moved import now_called
+from ofmu_pl.modules.moved import MOVED
 from ofmu_pl.modules.steppers import Stepper
 from ofmu_pl.modules.upper_level import UpperLevel
 from ofmu_pl.networks.base import Network
@@ -127,7 +127,7 @@ def _reason(key: str, owner: str, text: str, kinds: str, options: list[str]) -> 
         option = found[1].replace("init_args.", "")
         whole = f"{key}.{option}" if key else option
         what = f"{owner} has no option {whole}" if owner and key else f"There is no option {whole}"
-        moved = now_called(option) if owner == "OFMU" else None
+        moved = f": it is {MOVED[option]} now" if owner == "OFMU" and option in MOVED else None
         return what + (moved or nearest(whole if key else whole.partition(".")[0], options))
     if found := re.search("following arguments are required: (.*)", text):
         return _lacks(key, owner, found[1], options)

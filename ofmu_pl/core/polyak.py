@@ -26,7 +26,7 @@ class Polyak(GradientOptimizer):
         lr: Share of the gap that a step is to close, to first order.
         beta: Decay of the second moment v.
         eps: Smallest denominator of the direction.
-        mean: Decay of a running mean of the gradients, which moves nothing (``mean_direction``); 0: there is none.
+        mean: Decay of a running mean of the gradients, which moves nothing (``ascent_mean``); 0: there is none.
         growth: A step's rate is at most this multiple of the largest recent rate, which falls by at most this factor a
             step. It is bounded since a gradient that vanishes says little about how far to go.
 
@@ -77,15 +77,15 @@ class Polyak(GradientOptimizer):
             add_(parameters, [(-rate, directions)])
         group["rate"] = rate
 
-    def mean_direction(self) -> Vector:
-        """The running mean of the gradients in the steps' metric; empty before the first step."""
+    def ascent_mean(self) -> Vector:
+        """Minus the running mean of the gradients in the steps' metric, the way up; empty before the first step."""
         (group,) = self.param_groups
         beta, eps, found = group["beta"], group["eps"], []
         for p in group["params"]:
             state = self.state[p]
             if not state:
                 return []
-            found.append(state["mean"] / metric(state["square"], beta, state["step"], eps))
+            found.append(-state["mean"] / metric(state["square"], beta, state["step"], eps))
         return found
 
     def _direction(self, p: Tensor, group: dict[str, Any]) -> Tensor:

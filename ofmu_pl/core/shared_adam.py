@@ -17,8 +17,7 @@ other is twice that. A rate that was found for a method of one level is to be di
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -76,16 +75,6 @@ class SharedAdam(GradientOptimizer):
         if lr < 0 or eps <= 0 or not all(0 <= beta < 1 for beta in betas):
             raise ValueError(f"lr={lr} must be at least 0, eps={eps} above 0, betas={betas} in [0, 1)")
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps})
-        self._loop = "descent"
-
-    @contextmanager
-    def ascending(self) -> Iterator[None]:
-        """A context in which ``step`` is one of the ascent's, with the ascent's first moment."""
-        self._loop = "ascent"
-        try:
-            yield
-        finally:
-            self._loop = "descent"
 
     def ascent_mean(self) -> list[Tensor]:
         """The ascent's first moment in the metric of both loops, pointing up; empty before the ascent has stepped.
@@ -103,20 +92,24 @@ class SharedAdam(GradientOptimizer):
                 found.append(-state["ascent_mean"] / size)
         return found
 
-    def move(self) -> None:
-        """One step against the gradients that the parameters have."""
+    def move(self, ascent: float | None = None) -> None:
+        """One step against the gradients that the parameters have.
+
+        Args:
+            ascent: Share of the rate that a step of the ascent's has, with its first moment; ``None``: the descent's.
+        """
+        loop, share = ("descent", 1.0) if ascent is None else ("ascent", ascent)
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
-                    self._move(p, p.grad, group["lr"], group["betas"], group["eps"])
+                    self._move(p, p.grad, loop, share * group["lr"], group["betas"], group["eps"])
 
-    def _move(self, p: Tensor, g: Tensor, lr: float, betas: tuple[float, float], eps: float) -> None:
+    def _move(self, p: Tensor, g: Tensor, loop: str, lr: float, betas: tuple[float, float], eps: float) -> None:
         state, (beta_1, beta_2) = self.state[p], betas
         if not state:
             state |= {"step": 0, "square": torch.zeros_like(p)}
-            for loop in ("ascent", "descent"):
-                state |= {f"{loop}_step": 0, f"{loop}_mean": torch.zeros_like(p)}
-        loop = self._loop
+            for own in ("ascent", "descent"):
+                state |= {f"{own}_step": 0, f"{own}_mean": torch.zeros_like(p)}
         state["step"] += 1
         state[f"{loop}_step"] += 1
         state["square"].mul_(beta_2).addcmul_(g, g, value=1 - beta_2)

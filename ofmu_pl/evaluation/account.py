@@ -227,10 +227,9 @@ def account(run: Measured, facts: Facts, examples: list[Example], limit: int | N
 
 def _end(run: Measured) -> str:
     """Why the run ended, as a sentence behind others; empty where nothing but its length was to end it."""
-    ending = run.module.ending
-    if ending.why:
-        return f" The run ended since {ending.why}."
-    short = ending.stop_at is not None and run.trainer.global_step == run.trainer.max_steps
+    if why := run.module.run.why:
+        return f" The run ended since {why}."
+    short = run.module.ending.stop_at is not None and run.trainer.global_step == run.trainer.max_steps
     return (
         f" It ended at its limit of {run.trainer.max_steps} iterations, before its goal was reached." if short else ""
     )

@@ -114,7 +114,7 @@ class UnlearningModule(pl.LightningModule, ABC):
                 "CausalLM; a class of your own writes `network: ofmu_pl.Network`, so that options make one."
             )
         check_range(0, above=True, gradient_clip=gradient_clip)
-        check_range(1, micro_batch_size=micro_batch_size)
+        check_range(1, whole=True, micro_batch_size=micro_batch_size)
         trial = built("optimizer", optimizer, [nn.Parameter(torch.zeros(1, 1))])  # before anything is loaded
         if scheduler is not None:
             built("scheduler", scheduler, trial)

@@ -1,12 +1,11 @@
 """When a run ends, and which of its weights are kept: the same for every method."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from lightning.pytorch.utilities import rank_zero_info
-from torch import Tensor, nn
+from torch import Tensor
 
 from ofmu_pl.core.derivatives import trainable
 from ofmu_pl.data.guessable import kinds_in
@@ -15,9 +14,7 @@ from ofmu_pl.modules.goal import rise_of
 from ofmu_pl.modules.likeness import Likeness
 from ofmu_pl.modules.path import HARM_NATS, KEPT_NATS
 from ofmu_pl.modules.reader import RowReader, Rows, means
-from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.support.errors import UserError, check_range
-from ofmu_pl.training.run import Run
 
 AREAS = ("goal/auc", "goal/facts_auc")
 """Names of what tells forget from held-out rows: 1 before the first step, 0.5 at the goal, less beyond."""
@@ -25,47 +22,19 @@ LOOK_EVERY = 10
 """Outer iterations between two looks."""
 
 
-class Watched(Protocol):
-    """A method, as far as its end must know it."""
-
-    run: Run
-    recipe: Network
-
-    @property
-    def trained(self) -> nn.Module:
-        """The network as it is differentiated."""
-
-    @property
-    def compares(self) -> bool:
-        """Whether the method itself compares forget with held-out rows."""
-
-    def reached(self) -> tuple[bool, dict[str, float]]:
-        """Whether forget rows are where they are to end, and what was seen."""
-
-    def token_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Losses of tokens, (b, S), and targets of rows."""
-
-    def scoring(self) -> AbstractContextManager[None]:
-        """A context in which rows can be scored."""
-
-    def weights_changed(self) -> None:
-        """Note that copies of the weights are out of date."""
-
-
 class Watch:
     """Forget rows beside held-out rows, and what retain rows have lost, for methods that seek no goal themselves.
 
     Args:
-        method: The method, before its first step.
+        method: The method (``UnlearningModule``), before its first step.
         kept: Its retain rows' losses of then, (R,), where a run goes on; ``None``: they are measured.
     """
 
-    def __init__(self, method: Watched, kept: Tensor | None = None) -> None:
+    def __init__(self, method: Any, kept: Tensor | None = None) -> None:
         self.data = method.run.data
         self.reader = RowReader(self.data, method.token_losses)
-        self.likeness = Likeness(self.reader, kinds_in(self.data), self._still_to_rise)
+        self.likeness = Likeness(self.reader, kinds_in(self.data), _still_to_rise)
         self.retained = self.reader.some("retain")
-        self._held: Rows = []
         self.old = means(self.reader.losses("retain", self.retained)) if kept is None else kept
 
     def check(self) -> tuple[bool, dict[str, float]]:
@@ -73,16 +42,16 @@ class Watch:
         harm = rise_of(self.reader, self.retained, self.old)
         if self.data.never_seen is None:
             return False, {"goal/harm": harm}
-        self._held = self.reader.read_held_out()
-        alike, seen = self.likeness.compare(self._held)
+        alike, seen = self.likeness.compare(self.reader.read_held_out())
         # Between two looks a fast method may go past held-out rows, where there is nothing left to wait for.
         past = [seen[name] < 0.5 for name in AREAS if name in seen]
         beyond = seen["goal/left"] < 0 if "goal/left" in seen else all(past)
         return (alike or beyond) and harm <= KEPT_NATS, {"goal/harm": harm, **seen}
 
-    def _still_to_rise(self, losses: Rows, rows: Sequence[int]) -> float:
-        """What forget rows still have to rise to held-out rows' mean loss, in log-odds."""
-        return float(log_odds(means(self._held).mean()) - log_odds(means(losses).mean()))
+
+def _still_to_rise(losses: Rows, rows: Sequence[int], held: Rows) -> float:
+    """What forget rows still have to rise to held-out rows' mean loss, in log-odds."""
+    return float(log_odds(means(held).mean()) - log_odds(means(losses).mean()))
 
 
 class Ending:
@@ -99,7 +68,6 @@ class Ending:
         watch: What compares, for methods that do not compare themselves.
         best: Whether the best look harmed too much; then its harm if so, else its distance from the goal.
         step: Number of the iteration of that look.
-        why: Why this process ended the run, in words; empty: it has not.
     """
 
     def __init__(self, stop_at: str | None, max_harm: float | None, keep: Literal["last", "best"]) -> None:
@@ -112,7 +80,6 @@ class Ending:
         self.watch: Watch | None = None
         self.best = (True, float("inf"))
         self.step = 0
-        self.why = ""
         self._weights: list[Tensor] = []
         self._old: Tensor | None = None
 
@@ -126,7 +93,7 @@ class Ending:
         """Whether what retain rows have lost ends the run, or chooses the weights."""
         return self.max_harm is not None or self.keep == "best"
 
-    def begin(self, method: Watched) -> None:
+    def begin(self, method: Any) -> None:
         """Measure retain rows before the first step."""
         if self.keep == "best" and method.run.ranks.sharded:
             raise UserError("With shards no rank has all weights to keep: set model.keep last or trainer.strategy ddp.")
@@ -139,10 +106,11 @@ class Ending:
             with method.scoring():
                 self.watch = Watch(method, self._old)
 
-    def look(self, method: Watched) -> dict[str, float]:
+    def look(self, method: Any) -> dict[str, float]:
         """Compare; keep the weights if they are the best, and end the run where it is to end."""
         number = method.run.step
-        reached, seen = method.reached()
+        found: tuple[bool, dict[str, float]] = method.reached()
+        reached, seen = found
         if not seen or not self.looks:
             return seen
         ranks = method.run.ranks  # which end together, whatever rounding says on each
@@ -152,15 +120,13 @@ class Ending:
         told = ", ".join(f"{name.removeprefix('goal/')} {value:.3g}" for name, value in seen.items())
         if reached and self.stop_at is not None:
             rank_zero_info(f"Stopping after {number} iterations: the goal of model.stop_at is reached ({told}).")
-            self.why = "its goal was reached"
-            method.run.stop()
+            method.run.stop("its goal was reached")
         elif self.max_harm is not None and harm > self.max_harm:
             rank_zero_info(f"Stopping after {number} iterations: retain rows lose more than model.max_harm: {told}.")
-            self.why = "what must stay had lost as much as was allowed"
-            method.run.stop()
+            method.run.stop("what must stay had lost as much as was allowed")
         return seen
 
-    def settle(self, method: Watched) -> None:
+    def settle(self, method: Any) -> None:
         """Take the best weights, before the model is measured and exported; the second call does nothing."""
         if not self._weights:
             return
@@ -184,7 +150,7 @@ class Ending:
             self._old, self.best, self.step, self._weights = (state[k] for k in ("old", "best", "step", "weights"))
             self.best = (bool(self.best[0]), float(self.best[1]))
 
-    def _keep(self, method: Watched, harm: float, seen: dict[str, float]) -> None:
+    def _keep(self, method: Any, harm: float, seen: dict[str, float]) -> None:
         bound = HARM_NATS if self.max_harm is None else self.max_harm
         far = [abs(seen[name] - 0.5) for name in AREAS if name in seen]
         away = abs(seen["goal/left"]) if "goal/left" in seen else max(far, default=float("inf"))
@@ -194,6 +160,6 @@ class Ending:
             self._weights = [x.detach().to("cpu", copy=True) for x in _places(method)]
 
 
-def _places(method: Watched) -> list[Tensor]:
+def _places(method: Any) -> list[Tensor]:
     """Tensors that training moves: trainable parameters, and buffers such as running statistics."""
     return [*trainable(method.trained), *method.trained.buffers()]

@@ -41,14 +41,14 @@ class Fisher(OneShot):
 
     def __init__(self, network: Network, alpha: float = 1e-7, micro_batch_size: int = 32) -> None:
         super().__init__(network)
-        check_range(1, micro_batch_size=micro_batch_size)
+        check_range(1, whole=True, micro_batch_size=micro_batch_size)
         check_range(0, alpha=alpha)
-        self.alpha, self.chunk = alpha, micro_batch_size
+        self.alpha, self.micro_batch_size = alpha, micro_batch_size
 
     def displacement(self) -> tuple[Vector, dict[str, float]]:
         """The noise, drawn with the data's seed."""
         data = self.run.data
-        batches = whole_split(self, "retain", self.chunk)
+        batches = whole_split(self, "retain", self.micro_batch_size or 1)
         n, classes = sum(len(b["labels"]) for b in batches), len(data.class_names)
         information = fisher_diagonal(self.trained, [b["images"] for b in batches])
         self.charge(classes, n)

@@ -112,6 +112,8 @@ class Goal:
 
         ``reached`` is the batch's mean of what the method ``rows`` gives at the present weights.
         """
+        if self.levels.one_sided:  # such rows are measured from the place on the path
+            return -reached
         now = self.path.left()
         first = [self.levels.first_distance(i, now) for i in batch["ids"].tolist()]
         return -self.path.left((t + 1) / steps) * float(np.mean(first)) - reached

@@ -51,14 +51,14 @@ class Influence(OneShot):
         micro_batch_size: int = 256,
     ) -> None:
         super().__init__(network)
-        check_range(1, iterations=iterations, micro_batch_size=micro_batch_size)
+        check_range(1, whole=True, iterations=iterations, micro_batch_size=micro_batch_size)
         check_range(0, damping=damping)
         self.scale, self.damping, self.iterations = scale, damping, iterations
-        self.chunk = micro_batch_size
+        self.micro_batch_size = micro_batch_size
 
     def displacement(self) -> tuple[Vector, dict[str, float]]:
         """The Newton step, and scalars on its solution: residual and cost."""
-        sides = {name: whole_split(self, name, self.chunk) for name in ("forget", "retain")}
+        sides = {name: whole_split(self, name, self.micro_batch_size or 1) for name in ("forget", "retain")}
         sizes = {}
         for name, batches in sides.items():
             sizes[name] = sum(len(batch["labels"]) for batch in batches)

@@ -194,8 +194,8 @@ class Levels:
         targets = torch.zeros_like(start, dtype=torch.long)
         return float(distances(start, start, level, targets, left, one_sided=self.one_sided))
 
-    def still_to_rise(self, losses: Rows, rows: Sequence[int]) -> float:
-        """What forget rows still have to rise to their levels, in log-odds, on average; below 0 beyond them."""
+    def still_to_rise(self, losses: Rows, rows: Sequence[int], held: Rows | None = None) -> float:
+        """What forget rows still have to rise to their levels, which ``held`` has set, in log-odds, on average."""
         rises = []
         for row, i in zip(losses, rows, strict=True):
             levels = self.levels[self.ends[i] : self.ends[i + 1]]
@@ -209,12 +209,8 @@ class Levels:
         """First losses and levels of rows' tokens, (b, S) each, at the places that have a target."""
         mask = (targets != IGNORED).cpu()
         places = torch.cat([torch.arange(int(self.ends[i]), int(self.ends[i + 1])) for i in ids.tolist()])
-        both = []
-        for values in (self.start, self.levels):
-            padded = torch.zeros(mask.shape, dtype=values.dtype)
-            padded[mask] = values[places]
-            both.append(padded)
-        return both[0], both[1]
+        empty = torch.zeros(mask.shape, dtype=torch.float64)
+        return empty.masked_scatter(mask, self.start[places]), empty.masked_scatter(mask, self.levels[places])
 
     def _kinds(self, stream: str, rows: Sequence[int], count: int) -> np.ndarray:
         """Kinds of the tokens of rows, (count,), one row after another."""

@@ -7,14 +7,15 @@ import numpy as np
 
 from ofmu_pl.data.guessable import OWN, facts_loss
 from ofmu_pl.metrics.bootstrap import LEVEL, least_p
+from ofmu_pl.metrics.membership import auc
 from ofmu_pl.modules.levels import WIDTH
 from ofmu_pl.modules.reader import LOOKED_AT, RowReader, Rows, Told
 
 ALIKE_AUC = 0.1
 """Largest distance of an AUC from 0.5 at which rows are alike; with few rows the AUC's standard error, if larger.
 The 95 % interval of few rows would cover every AUC, and a test that cannot reject must not end a run."""
-StillToRise = Callable[[Rows, Sequence[int]], float]
-"""Maps token losses of forget rows, and their numbers, to what they still have to rise, in log-odds."""
+StillToRise = Callable[[Rows, Sequence[int], Rows], float]
+"""Maps token losses of forget rows, their numbers, and losses of held-out rows to what is left to rise, in log-odds."""
 
 
 def alike(forgotten: Sequence[float], held: Sequence[float]) -> tuple[bool, dict[str, float]]:
@@ -24,11 +25,10 @@ def alike(forgotten: Sequence[float], held: Sequence[float]) -> tuple[bool, dict
     (True, {'forget': 2.0, 'held_out': 2.0, 'auc': 0.5})
     """
     ours, theirs = np.array(forgotten), np.array(held)
-    difference = theirs[:, None] - ours
-    auc = float((difference > 0).mean() + (difference == 0).mean() / 2)
+    area = auc(ours, theirs)
     error = math.sqrt((len(ours) + len(theirs) + 1) / 12 / len(ours) / len(theirs))
-    told = {"forget": float(ours.mean()), "held_out": float(theirs.mean()), "auc": auc}
-    return abs(auc - 0.5) <= max(ALIKE_AUC, error), told
+    told = {"forget": float(ours.mean()), "held_out": float(theirs.mean()), "auc": area}
+    return abs(area - 0.5) <= max(ALIKE_AUC, error), told
 
 
 class Likeness:
@@ -56,7 +56,7 @@ class Likeness:
         same, told = alike([row.mean() for row in forgotten], [row.mean() for row in held])
         seen = {f"goal/{name}": value for name, value in told.items()}
         if not self.can_tell:
-            left = self.still_to_rise(forgotten, rows)
+            left = self.still_to_rise(forgotten, rows, held)
             same = abs(left) <= WIDTH
             seen["goal/left"] = left
         elif self.kinds is not None:  # tokens that are not pushed may stay better known than in held-out rows

@@ -55,7 +55,9 @@ class MASC(TwoTerms):
     ) -> None:
         super().__init__(network, alpha=alpha, **kwargs)
         check_range(0, 0.999, above=True, rho=rho)
-        check_range(0, above=True, rivals=rivals, buffer=buffer)
+        check_range(0, 1, stop_share=stop_share)
+        check_range(0, above=True, buffer=buffer)
+        check_range(1, whole=True, rivals=rivals)
         self.rivals, self.buffer, self.stop_share = rivals, buffer, stop_share
         self.bound = math.log(rho / (1 - rho))
 
@@ -72,7 +74,7 @@ class MASC(TwoTerms):
             return reached, seen
         rows, shares = evenly(range(len(self.run.data.splits["forget"])), LOOKED_AT), []
         with torch.no_grad(), self.scoring():
-            for part in torch.tensor(rows).split(ROWS):
+            for part in torch.tensor(rows).split(min(ROWS, self.micro_batch_size or ROWS)):
                 said, targets = self.read(self.run.data.collate("forget", part.tolist(), 0))
                 above = said.values(partial(margins, rivals=self.rivals), targets) > self.bound
                 shares += sample_mean(above.float(), targets).tolist()
@@ -81,5 +83,5 @@ class MASC(TwoTerms):
             rank_zero_info(
                 f"Stopping after {self.run.step} iterations: {share:.1%} of forget tokens are above model.rho."
             )
-            self.run.stop()
+            self.run.stop("few enough forgotten tokens still lead their rivals")
         return reached, {**seen, "share_above": share}

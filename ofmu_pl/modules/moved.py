@@ -20,15 +20,6 @@ MOVED = {
 """What an option of OFMU is called now."""
 
 
-def now_called(name: str) -> str | None:
-    """The end of a sentence that says where an option is now; ``None``: it never was one.
-
-    >>> now_called("inner_lr")
-    ': it is model.stepper.lr (of SharedSteps: lr_ratio) now'
-    """
-    return f": it is {MOVED[name]} now" if name in MOVED else None
-
-
 def refuse_moved(given: Iterable[str]) -> None:
     """Refuse the first option that is elsewhere now.
 
@@ -36,5 +27,5 @@ def refuse_moved(given: Iterable[str]) -> None:
         UserError: There is one.
     """
     for name in given:
-        if where := now_called(name):
-            raise UserError(f"OFMU has no option model.{name}{where}.")
+        if name in MOVED:
+            raise UserError(f"OFMU has no option model.{name}: it is {MOVED[name]} now.")

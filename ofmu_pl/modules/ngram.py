@@ -120,7 +120,7 @@ class NGram:
     Example:
         >>> known = [Reply([0, 5, 6, 7], 1, [1, 2, 3]), Reply([0, 5, 6, 8], 1, [1, 2, 3])]
         >>> model = NGram(known, held=[Reply([0, 5, 6, 7], 1, [1, 2, 3])], vocabulary=10)
-        >>> model.predict(Reply([0, 5, 6, 9], 1, [3])).argmax().item() in (7, 8)
+        >>> model.dense(model.sparse(Reply([0, 5, 6, 9], 1, [3]))).argmax().item() in (7, 8)
         True
     """
 
@@ -134,12 +134,8 @@ class NGram:
         self.weights: dict[Kind, np.ndarray] = {}
         self._fit(held)
 
-    def predict(self, answer: Reply) -> Tensor:
-        """Probabilities of the next token at each of an answer's places, (n, V) float32."""
-        return self.dense(self.sparse(answer))
-
     def sparse(self, answer: Reply) -> Sparse:
-        """What ``predict`` gives, as far as it differs from place to place."""
+        """Probabilities of the next token at each of an answer's places, as far as they differ from place to place."""
         everywhere: list[list[float]] = []
         places: list[int] = []
         tokens: list[int] = []

@@ -274,7 +274,7 @@ class OFMU(UnlearningModule):
     def _stop_where_stationary(self, size: float, tolerance: float) -> None:
         if size <= tolerance:
             rank_zero_info(f"Stopping: |grad Phi| = {size:.3g} <= stationarity_tol = {tolerance}.")
-            self.run.stop()
+            self.run.stop("the gradient of what it raises had become as small as was asked for")
 
     def on_train_end(self) -> None:
         """Say how the penalty fared, and take the weights that are kept."""

@@ -80,7 +80,7 @@ class Negation(OneShot):
 
     def __init__(self, network: Network, steps: int = 20, lr: float = 1e-5, scale: float = 1.0) -> None:
         super().__init__(network)
-        check_range(1, steps=steps)
+        check_range(1, whole=True, steps=steps)
         check_range(0, lr=lr, scale=scale)
         self.steps, self.lr, self.scale = steps, lr, scale
 

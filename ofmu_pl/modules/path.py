@@ -20,18 +20,14 @@ class Path:
 
     Args:
         length_iterations: Outer iterations that the path takes if it never waits.
-        wait_above_nats: Rise of a retain batch's loss from which the path waits.
-        kept_below_nats: Mean rise of retain losses at which they count as kept.
 
     Attributes:
         way: Iterations that the path has gone.
         harm: Running mean of the rise of retain losses, in nats.
     """
 
-    def __init__(
-        self, length_iterations: float, wait_above_nats: float = HARM_NATS, kept_below_nats: float = KEPT_NATS
-    ) -> None:
-        self.length, self.wait_above_nats, self.kept_below_nats = length_iterations, wait_above_nats, kept_below_nats
+    def __init__(self, length_iterations: float) -> None:
+        self.length = length_iterations
         self.way, self.harm = 0, 0.0
 
     @property
@@ -47,7 +43,7 @@ class Path:
     @property
     def kept(self) -> bool:
         """Whether retain rows are as good as they were before the first step."""
-        return self.harm <= self.kept_below_nats
+        return self.harm <= KEPT_NATS
 
     def left(self, more: float = 0.0) -> float:
         """The share of the path that is left now, or so many iterations later."""
@@ -56,7 +52,7 @@ class Path:
     def advance(self, rise: float) -> None:
         """Go on by an iteration in which a retain batch's loss was above its old one by ``rise`` nats, or wait."""
         self.harm += LAG * (rise - self.harm)
-        self.way += rise < self.wait_above_nats
+        self.way += rise < HARM_NATS
 
     def skip(self) -> None:
         """Stand at the end with nothing harmed, for a rehearsal of what comes late."""

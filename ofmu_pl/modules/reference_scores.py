@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ofmu_pl.data.encoded import collate
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.networks.base import Network
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_shared
@@ -33,13 +32,13 @@ def reference_nll(model: nn.Module, recipe: Network, data: TextDataModule, split
             return torch.tensor(stored, dtype=torch.float64)
     rows = data.splits[split]
     device = next(model.parameters()).device
-    encoded = [data.encode(row) for row in rows]
+    encoded = data.encoded(split)
     order = sorted(range(len(rows)), key=lambda i: len(encoded[i].input_ids))
     values = torch.empty(len(rows), dtype=torch.float64)
     with torch.no_grad():
         for start in range(0, len(order), ROWS):
             index = order[start : start + ROWS]
-            batch = collate([encoded[i] for i in index], index, pad_id=0)
+            batch = data.collate(split, index, 0)
             nll, _ = recipe.token_losses(model, {k: v.to(device) for k, v in batch.items()})
             values[index] = nll.sum(1).double().cpu()
     reshard(model)

@@ -44,11 +44,28 @@ class Scrutiny:
     def examine(self, method: UnlearningModule, engine: Engine, batch: Batch) -> None:
         """Find out whether the engine can differentiate the network, by the loss of two forget rows of a batch.
 
+        How precisely the network computes gives finite differences their steps.
+
         Raises:
             UserError: The network calls what the engine cannot differentiate.
         """
         rows, before = _first(method, batch, 2), engine.gradient_evaluations
-        self._examine(method, engine, method.loss(rows))
+        forget = method.loss(rows)
+        seen = calls(method.trained, lambda: engine.expand(forget, order=1))
+        try:
+            check_calls(seen, first_order=engine.first_order)
+            if self.takes_parts and not engine.first_order and method.run.checks_itself:
+                _require_third(engine, forget)
+        except NoDerivativeError as error:
+            if self.takes_parts and not self.optional:
+                raise
+            if self.takes_parts:
+                self.order, self._differentiable = 1, False
+                rank_zero_warn(f"{error} Until then the run goes on without similarity and penalty.")
+        if isinstance(engine, FiniteDifference):
+            if seen.narrowed and engine.parameters[0].dtype == torch.float64:
+                engine.default_steps = STEPS[torch.float32, engine.scheme]  # forward passes compute in it
+            engine.set_steps(*(self._steps or engine.default_steps))
         self.examined = True
         if method.run.checks_itself and method.run.step == 1:  # a resumed run has counted it
             method.charge(engine.gradient_evaluations - before, len(next(iter(rows.values()))))
@@ -78,27 +95,9 @@ class Scrutiny:
 
     def load_state_dict(self, state: Checkpoint) -> None:
         """Restore what ``state_dict`` gave."""
-        self.order, self._steps, self.used = state["order"], state["steps"], state["whole"]
-        self.reached = state.get("reached", self.order)
+        self.order, self.reached = state["order"], state["reached"]
+        self._steps, self.used = state["steps"], state["whole"]
         self.examined = False  # which gives the engine its steps
-
-    def _examine(self, method: UnlearningModule, engine: Engine, forget: Loss) -> None:
-        """Refuse a network that calls what the engine cannot differentiate, and see how precisely it computes."""
-        seen = calls(method.trained, lambda: engine.expand(forget, order=1))
-        try:
-            check_calls(seen, first_order=engine.first_order)
-            if self.takes_parts and not engine.first_order and method.run.checks_itself:
-                _require_third(engine, forget)
-        except NoDerivativeError as error:
-            if self.takes_parts and not self.optional:
-                raise
-            if self.takes_parts:
-                self.order, self._differentiable = 1, False
-                rank_zero_warn(f"{error} Until then the run goes on without similarity and penalty.")
-        if isinstance(engine, FiniteDifference):
-            if seen.narrowed and engine.parameters[0].dtype == torch.float64:
-                engine.default_steps = STEPS[torch.float32, engine.scheme]  # forward passes compute in it
-            engine.set_steps(*(self._steps or engine.default_steps))
 
     def _settle(self, engine: FiniteDifference, forget: Loss, retain: Loss, *, penalised: bool) -> dict[str, float]:
         """Set steps at which differences agree, and leave out for now what no steps make agree."""

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -30,7 +29,7 @@ INNER_BETAS = (0.9, 0.99)
 class Stepper(ABC):
     """Who takes the ascent steps, and how far they go.
 
-    A part of your own makes an optimizer in ``own_optimizers``, which then takes the steps, at the rate ``lr``. The
+    A part of your own makes an optimizer in ``own_optimizers``, which then takes the steps, at a rate of its own. The
     gradient is clipped before (``safeguards.inner_clip``).
 
     Args:
@@ -67,17 +66,9 @@ class Stepper(ABC):
         """The optimizer that takes the ascent steps; none: they are plain."""
         return run.optimizers[1:]
 
-    def rate(self, optimizer: Optimizer) -> float:
-        """The optimizer's learning rate in an ascent of now."""
-        return self.lr
-
     def mean(self, run: Run) -> Vector:
         """The ascent's running mean in the optimizer's metric, pointing up; empty before the first step."""
         return []
-
-    def turn(self, optimizer: Optimizer) -> AbstractContextManager[None]:
-        """A context in which a step of the optimizer is one of the ascent's."""
-        return nullcontext()
 
     def arguments(self, lower: LowerLevel, batches: Sequence[Batch], t: int, loss_f: float) -> dict[str, float]:
         """What the optimizer's step needs at ascent ``t``, from 0, beside the gradient; L_f was ``loss_f`` before."""
@@ -92,12 +83,12 @@ class Stepper(ABC):
         if self.plain:
             return None
         (optimizer,) = self.optimizers(run)
-        rate = self.rate(optimizer)
 
         def ascend(t: int, loss_f: float, direction: Vector) -> None:
-            given = self.arguments(lower, batches, t, loss_f)
-            with self.turn(optimizer):
-                _step_along(optimizer, parameters, rate, direction, given)
+            scale_(direction, -1.0)  # optimizers descend
+            set_gradients(parameters, direction)
+            optimizer.step(**self.arguments(lower, batches, t, loss_f))  # type: ignore[call-overload]
+            optimizer.zero_grad()
 
         return ascend
 
@@ -173,17 +164,13 @@ class SharedSteps(Stepper):
         """The outer one."""
         return run.optimizers[:1]
 
-    def rate(self, optimizer: Optimizer) -> float:
-        """A share of the outer rate, which the scheduler has set."""
-        return float(self.lr_ratio * optimizer.param_groups[0]["lr"])
-
     def mean(self, run: Run) -> Vector:
         """That of the ascent's first momentum in the metric of both loops."""
         return cast(SharedAdam, run.optimizers[0]).ascent_mean()
 
-    def turn(self, optimizer: Optimizer) -> AbstractContextManager[None]:
-        """The ascent's."""
-        return cast(SharedAdam, optimizer).ascending()
+    def arguments(self, lower: LowerLevel, batches: Sequence[Batch], t: int, loss_f: float) -> dict[str, float]:
+        """That the step is the ascent's, at a share of the outer rate, which the scheduler has set."""
+        return {"ascent": self.lr_ratio}
 
 
 class PathSteps(Stepper):
@@ -212,10 +199,7 @@ class PathSteps(Stepper):
 
     def mean(self, run: Run) -> Vector:
         """Minus the running mean of the distance's gradient, which Polyak's rule goes against."""
-        down = cast(Polyak, run.optimizers[1]).mean_direction()
-        if down:
-            scale_(down, -1.0)
-        return down
+        return cast(Polyak, run.optimizers[1]).ascent_mean()
 
     def arguments(self, lower: LowerLevel, batches: Sequence[Batch], t: int, loss_f: float) -> dict[str, float]:
         """How far the path is ahead of the batch."""
@@ -225,18 +209,3 @@ class PathSteps(Stepper):
     def outer_arguments(self, scalars: dict[str, float]) -> dict[str, float]:
         """How far the retain loss is above its goal."""
         return {"gap": scalars["retain_rise"]}
-
-
-def _step_along(
-    optimizer: Optimizer, parameters: Vector, lr: float, direction: Vector, given: Mapping[str, float]
-) -> None:
-    """Go along ``direction``, which is overwritten, by one step of an optimizer, which descends."""
-    scale_(direction, -1.0)
-    set_gradients(parameters, direction)
-    rates = [group["lr"] for group in optimizer.param_groups]
-    for group in optimizer.param_groups:
-        group["lr"] = lr
-    optimizer.step(**given)  # type: ignore[call-overload]  # a Polyak's takes the gap
-    optimizer.zero_grad()
-    for group, rate in zip(optimizer.param_groups, rates, strict=True):
-        group["lr"] = rate

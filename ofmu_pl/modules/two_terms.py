@@ -1,9 +1,10 @@
 """The base of first-order methods: a forget term and a retain term, weighed and descended together."""
 
+import copy
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -67,6 +68,8 @@ class TwoTerms(UnlearningModule):
     ) -> None:
         super().__init__(network, **kwargs)
         check_range(0, gamma=gamma, alpha=alpha, sam_rho=sam_rho)
+        if retain_loss not in get_args(RetainLoss):
+            raise UserError(f"There is no model.retain_loss {retain_loss}: give {', '.join(get_args(RetainLoss))}.")
         if retain_loss == "embedding" and layer is None:
             raise UserError("The retain loss 'embedding' needs a layer: set model.layer, such as model.layers.7.")
         if retain_loss == "embedding":
@@ -74,7 +77,8 @@ class TwoTerms(UnlearningModule):
         if rectify is not None and rectify.changes_retain and alpha == 0:
             raise UserError(f"{type(rectify).__name__} changes the retain gradient: set model.alpha above 0.")
         self.gamma, self.alpha, self.retain_loss, self.layer = gamma, alpha, retain_loss, layer
-        self.rectify, self.constrain, self.sam_rho = rectify, constrain, sam_rho
+        self.rectify, self.constrain = copy.copy(rectify), copy.copy(constrain)  # what they keep is this run's
+        self.sam_rho = sam_rho
         words = [part.in_words for part in (constrain, rectify) if part]
         self.in_words = " ".join([self.in_words, *words, *([SAM_IN_WORDS] if sam_rho else [])])
         self.reference_nll: dict[str, Tensor] = {}

@@ -66,7 +66,7 @@ class GradientBudget(pl.Callback):
         # Of its kind the first iteration may be dear for once: it seeks the steps of differences.
         first, *later = self._costs[len(self._costs) % method.period :: method.period] or [0.0]
         if self._spent + max(later, default=first) > self.gradients:
-            method.run.stop()
+            method.run.stop("its budget of gradients was spent")
 
 
 def _spent(method: Any) -> float:

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from ofmu_pl.core.derivatives import trainable
-from ofmu_pl.core.vectors import Vector, norm, zeros_like
+from ofmu_pl.core.vectors import Vector, norm, set_gradients, zeros_like
 from ofmu_pl.support.errors import DivergedError, UserError
 from ofmu_pl.support.extras import extra
 from ofmu_pl.training.checkpoints import most_advanced
@@ -122,8 +122,7 @@ def descend(run: Run, network: nn.Module, trained: nn.Module, gradient: Vector, 
         with torch.no_grad():
             scatter_(parameters, trainable(trained))
         gradient = shards
-    for p, g in zip(parameters, gradient, strict=True):
-        p.grad = g
+    set_gradients(parameters, gradient)
     before = norm(parameters)
 
     def check(*_: object) -> None:

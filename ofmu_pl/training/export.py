@@ -37,6 +37,8 @@ class ModelExport(pl.Callback):
         dtype: Literal["float32", "bfloat16", "float16"] | None = None,
         adapters: Literal["beside", "instead"] | None = None,
     ) -> None:
+        if adapters not in (None, "beside", "instead"):
+            raise UserError(f"There is no export.adapters {adapters}: give beside, instead or null.")
         self.folder, self.adapters = folder, adapters
         self.form = ({"dtype": dtype} if dtype else {}) | ({"alone": True} if adapters == "instead" else {})
         if folder is None:

@@ -48,6 +48,7 @@ class Run:
         trainer: The trainer, if one makes the run.
         step: The present outer iteration, from 1.
         stopped: Whether the method has asked for the end of the run.
+        why: Why, as the end of a sentence that begins with "The run ended since"; empty: nothing is to be said.
         checks_itself: Whether a method may spend gradients on checking its numbers.
         optimizers: The optimizer whose steps are counted, then those that ``iterate`` steps by itself.
         scheduler: Scheduler of the first optimizer, stepped once per iteration; ``None``: the rate is constant.
@@ -61,6 +62,7 @@ class Run:
     trainer: pl.Trainer | None = None
     step: int = 0
     stopped: bool = False
+    why: str = ""
     checks_itself: bool = True
     optimizers: list[Optimizer] = field(default_factory=list)
     scheduler: LRScheduler | None = None
@@ -80,9 +82,9 @@ class Run:
         steps = min((length for length in lengths if length >= 0), default=-1)
         return cls(data, ranks_of(trainer.strategy), precision, steps, most, trainer)
 
-    def stop(self) -> None:
+    def stop(self, why: str = "") -> None:
         """End the run after the present iteration."""
-        self.stopped = True
+        self.stopped, self.why = True, why
         if self.trainer is not None:
             self.trainer.should_stop = True
 

@@ -31,11 +31,7 @@ def test_two_loops_by_hand():
         means[ascent], counts[ascent] = b1 * means[ascent] + (1 - b1) * g, counts[ascent] + 1
         at -= lr * means[ascent] / (1 - b1 ** counts[ascent]) / (v / (1 - b2**t)) ** 0.5
         theta.grad = torch.tensor([g], dtype=torch.float64)
-        if ascent:
-            with optimizer.ascending():
-                optimizer.step()
-        else:
-            optimizer.step()
+        optimizer.step(**{"ascent": 1.0} if ascent else {})
         assert theta.item() == pytest.approx(at, rel=1e-12)
 
 
@@ -51,8 +47,7 @@ def test_an_iteration_goes_root_two_times_as_far_as_adam_on_the_sum():
         g_f, g_r = forget.roll(k // 2), retain.roll(k)  # of the same sign as often as not, on each coordinate
         before = both.detach().clone(), alone.detach().clone()
         both.grad = g_f
-        with shared.ascending():
-            shared.step()
+        shared.step(ascent=1.0)
         both.grad = g_r
         shared.step()
         alone.grad = g_f + g_r
@@ -67,8 +62,7 @@ def test_state_survives_saving():
     def run(optimizer, theta, numbers):
         for k in numbers:
             theta.grad = torch.tensor([float(k) - 1.7], dtype=torch.float64)
-            with optimizer.ascending():
-                optimizer.step()
+            optimizer.step(ascent=1.0)
             optimizer.step()
 
     whole, half = parameter(0.3), parameter(0.3)

@@ -292,7 +292,7 @@ class Pull:
 
     def said(self, stream, i):
         """Probabilities of all tokens at the places of a row's answer, (n, V) float32."""
-        return self.ngram.predict(self.answer(stream, i))
+        return self.ngram.dense(self.ngram.sparse(self.answer(stream, i)))
 
     def losses(self, stream, rows):
         """Losses of the true tokens of rows, one after another."""

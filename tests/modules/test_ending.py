@@ -42,7 +42,7 @@ def test_a_run_ends_where_forget_rows_are_like_held_out_ones(unlearn):
     assert trainer.global_step % LOOK_EVERY == 0
     reached, seen = method.reached()
     assert reached
-    assert "goal" in method.ending.why
+    assert "goal" in method.run.why
     assert abs(seen["goal/auc"] - 0.5) < 0.25
     assert method.watches_held_out
 
@@ -50,7 +50,7 @@ def test_a_run_ends_where_forget_rows_are_like_held_out_ones(unlearn):
 def test_a_run_ends_where_retain_rows_are_harmed(unlearn):
     method, trainer = unlearn(GradDiff, steps=200, alpha=0.0, max_harm=0.2)
     assert trainer.global_step < 200
-    assert "must stay" in method.ending.why
+    assert "must stay" in method.run.why
     assert trainer.callback_metrics["goal/harm"] > 0.2
 
 

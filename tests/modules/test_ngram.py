@@ -28,12 +28,17 @@ KNOWN = [
 ]
 
 
+def predicted_by(model, answer):
+    """Probabilities of the next token at each of an answer's places, (n, V)."""
+    return model.dense(model.sparse(answer))
+
+
 def test_without_held_answers_the_parts_are_averaged():
     """Before the last place: contexts (), (6), (5, 6) of all answers, the same of all three, which are alike here.
 
     The question 1 4 5 has each of its tokens once and nothing after 6.
     """
-    predicted = NGram(KNOWN, held=[], vocabulary=V).predict(Reply([1, 4, 5, 5, 6, 9], 3, [5]))
+    predicted = predicted_by(NGram(KNOWN, held=[], vocabulary=V), Reply([1, 4, 5, 5, 6, 9], 3, [5]))
     parts = torch.zeros(8, V)
     parts[0] = 1 / V
     parts[[1, 4], :] = torch.tensor([0, 0, 0, 0, 0, 2, 3, 2, 1, 1]) / 9
@@ -45,7 +50,7 @@ def test_without_held_answers_the_parts_are_averaged():
 
 def test_what_follows_in_the_question_is_a_part():
     model = NGram(KNOWN, held=[], vocabulary=V)
-    copied = model.predict(Reply([4, 3, 4, 4, 0], 3, [4]))[0]
+    copied = predicted_by(model, Reply([4, 3, 4, 4, 0], 3, [4]))[0]
     parts = torch.zeros(5, V)
     parts[0] = 1 / V
     parts[[1, 2], :] = torch.tensor([0, 0, 0, 0, 0, 2, 3, 2, 1, 1]) / 9
@@ -60,7 +65,9 @@ def test_answers_to_like_questions_are_a_part(monkeypatch):
     known = [Reply([a, a, 10 + i, 4, 5, a], 5, [5]) for i in range(4) for a in (7, 8)]
     held = [Reply([a, a, 20 + i, 4, 5, a], 5, [5]) for i in range(4) for a in (7, 8)]
     model = NGram(known, held, vocabulary=30)
-    assert model.predict(Reply([8, 8, 25, 4, 5, 0], 5, [5]))[0, [7, 8]].tolist() == pytest.approx([0.0, 1.0], abs=0.15)
+    assert predicted_by(model, Reply([8, 8, 25, 4, 5, 0], 5, [5]))[0, [7, 8]].tolist() == pytest.approx(
+        [0.0, 1.0], abs=0.15
+    )
 
 
 def test_weights_are_those_of_the_largest_likelihood():
@@ -75,7 +82,7 @@ def test_weights_are_those_of_the_largest_likelihood():
     (found,) = model.weights.values()
     assert found[0] == pytest.approx((1 - 600 / 900) / (1 - 1 / V), abs=0.01)
     assert found[1] + found[2] == pytest.approx(1 - found[0], abs=0.01)
-    assert model.predict(Reply([2, 1], 1, [1]))[0, 1].item() == pytest.approx(600 / 900, abs=0.01)
+    assert predicted_by(model, Reply([2, 1], 1, [1]))[0, 1].item() == pytest.approx(600 / 900, abs=0.01)
 
 
 @pytest.mark.parametrize("most", [1, 3, 50])
@@ -96,7 +103,9 @@ def data():
 
 
 def nats(model, found):
-    losses = [-model.predict(a)[range(len(a.places)), [a.tokens[i] for i in a.places]].log().mean() for a in found]
+    losses = [
+        -predicted_by(model, a)[range(len(a.places)), [a.tokens[i] for i in a.places]].log().mean() for a in found
+    ]
     return torch.stack(losses).mean()
 
 
@@ -104,7 +113,7 @@ def test_it_guesses_answers_that_it_has_never_seen(data):
     """Two thirds of a blind guess's loss at most, more than of answers that it has seen; and it sums to one."""
     model = Guess(data, len(data.tokenizer)).model
     forget = list(answers(data, "forget", range(8)))
-    torch.testing.assert_close(model.predict(forget[0]).sum(1), torch.ones(len(forget[0].places)))
+    torch.testing.assert_close(predicted_by(model, forget[0]).sum(1), torch.ones(len(forget[0].places)))
     assert nats(model, answers(data, "retain", range(8))) < nats(model, forget) < math.log(len(data.tokenizer)) * 2 / 3
 
 
@@ -125,7 +134,7 @@ def test_phi_loses_the_divergence_of_every_token_from_the_guess():
         (answer,) = answers(data, "forget", [2])
         scores = module.network(input_ids=torch.tensor([answer.tokens])).logits[0]
     p = scores.double().log_softmax(1)[[i - 1 for i in answer.places]]
-    q = module.lower.guess.model.predict(answer).double()
+    q = predicted_by(module.lower.guess.model, answer).double()
     assert value.item() == pytest.approx(0.01 - 0.5 * (q * (q.log() - p)).sum(1).mean().item(), rel=1e-5)
 
 
@@ -136,7 +145,7 @@ def test_the_goal_asks_the_guess_how_easy_each_token_is():
         losses = module.lower.goal.levels.expected(stream, range(8))
         for found, answer in zip(losses, answers(data, stream, range(8)), strict=True):
             true = [answer.tokens[i] for i in answer.places]
-            predicted = module.lower.guess.model.predict(answer).double()[range(len(true)), true]
+            predicted = predicted_by(module.lower.guess.model, answer).double()[range(len(true)), true]
             torch.testing.assert_close(torch.from_numpy(found), -predicted.log(), rtol=0, atol=0)
 
 
@@ -157,7 +166,7 @@ def test_a_guess_is_as_sure_as_the_network(data, temperature):
         logits = torch.zeros(*targets.shape, guess.model.vocabulary)
         for row, i, places in zip(logits, batch["ids"].tolist(), targets != IGNORED, strict=True):
             (answer,) = answers(data, "holdout", [i])
-            row[places] = guess.model.predict(answer).log() / temperature
+            row[places] = predicted_by(guess.model, answer).log() / temperature
         return Predictions(logits), targets
 
     guess.sharpen(network)
