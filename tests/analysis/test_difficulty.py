@@ -75,6 +75,8 @@ def test_groups_are_thirds_by_the_index(found):
 def test_the_result_is_json_and_options_are_heard(found, folders):
     data, result = found
     assert json.loads(json.dumps(result, allow_nan=False)) == result
+    with pytest.raises(UserError, match="retain_items"):
+        analyse(data, folders["target"], folders["retrained"], {}, retain_items=0)
     other = analyse(data, folders["target"], folders["retrained"], {}, threshold=0.1, retain_items=9)
     assert (other["threshold"], other["retain_items"]) == (0.1, 9)
     assert {s["margin"] for s in other["samples"]} == {0.0}

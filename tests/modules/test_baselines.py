@@ -6,7 +6,7 @@ from transformers import AutoModelForCausalLM
 
 from ofmu_pl.data import Authors
 from ofmu_pl.losses import dpo, kl, npo, token_nll
-from ofmu_pl.modules import CEU, DPO, NPO, OFMU, PDU, RMU, UNDIAL, GradDiff
+from ofmu_pl.modules import CEU, DPO, MASC, NPO, OFMU, PDU, RMU, UNDIAL, GradDiff, Negation
 from ofmu_pl.networks import CausalLM
 from ofmu_pl.networks.adapters import merged
 from ofmu_pl.support.errors import UserError
@@ -266,6 +266,11 @@ def test_paged_optimizers_are_refused_where_there_is_nothing_to_page_from(folder
     [
         (lambda f: RMU(CausalLM(path=f), layer="model.layers.9"), "model.layers.9"),
         (lambda f: GradDiff(CausalLM(path=f), retain_loss="embedding"), "model.layer"),
+        (lambda f: GradDiff(CausalLM(path=f), retain_loss="klx"), "retain_loss klx.*kl"),
+        (lambda f: GradDiff(CausalLM(path=f), micro_batch_size=2.5), "micro_batch_size"),
+        (lambda f: Negation(CausalLM(path=f), steps=1.5), "steps"),
+        (lambda f: MASC(CausalLM(path=f), rivals=1.5), "rivals"),
+        (lambda f: MASC(CausalLM(path=f), stop_share=-3.0), "stop_share"),
         (lambda f: GradDiff(CausalLM(path=f), alpha=-1), "alpha"),
         (lambda f: NPO(CausalLM(path=f), beta=0.0), "beta"),
         (lambda f: NPO(CausalLM(path=f, lora={"r": 2, "target_modules": ["nothing"]})), "nothing.*network.lora"),

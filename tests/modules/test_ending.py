@@ -83,6 +83,7 @@ def test_masc_ends_where_few_tokens_lead_their_rivals(unlearn):
     method, trainer = unlearn(Told, steps=200, stop_share=0.5)
     last, *earlier = sorted(shares)[::-1]
     assert last == trainer.global_step < 200
+    assert "rivals" in method.run.why
     assert shares[last] <= 0.5
     assert all(shares[number] > 0.5 for number in earlier)
     assert shares[last] == pytest.approx(count(method))

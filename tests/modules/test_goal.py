@@ -115,6 +115,11 @@ def test_as_a_ceiling_the_goal_rises_along_the_path_and_calls_no_row_back(sides)
             _, slope = slopes(goal, sides, losses[:, None])
             odds = losses.exp() / losses.expm1()  # of what the distance counts in
             assert torch.allclose(slope.flatten() / odds, torch.full_like(odds, float(beyond < 0)), atol=0.03)
+        sides.loss["forget"] = aim.exp().log1p()[:, None] * 0.5
+        batch = sides.collate("forget", range(N), 0)
+        below = float(goal.rows(*sides.tokens(batch), batch["ids"]).mean())
+        assert below < 0
+        assert goal.gap(batch, 1, 0, below) == pytest.approx(-below), "the path is ahead by what is missing"
 
 
 def test_rows_move_also_where_held_out_ones_are_easily_guessed(sides):

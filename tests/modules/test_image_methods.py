@@ -24,6 +24,7 @@ from ofmu_pl.modules import (
 )
 from ofmu_pl.modules.fisher import fisher_diagonal
 from ofmu_pl.modules.influence import gauss_newton_product, removal
+from ofmu_pl.modules.one_shot import whole_split
 from ofmu_pl.modules.relabel import top_fraction
 from ofmu_pl.networks.vision import batch_norms
 from ofmu_pl.support.errors import UserError
@@ -108,6 +109,23 @@ def test_fisher_noise_has_the_capped_variance_and_follows_the_seed():
     standard = torch.cat([s.flatten() for s in scaled])
     assert standard.std() == pytest.approx(1.0, abs=0.05)
     assert standard.mean() == pytest.approx(0.0, abs=0.05)
+
+
+@pytest.mark.parametrize(("make", "options"), [(Fisher, {}), (Influence, {"scale": 0.0})])
+def test_what_fills_the_memory_is_made_again_on_half_as_many_images(monkeypatch, make, options):
+    sizes = []
+
+    def read(module, name, size):
+        sizes.append(size)
+        if size > 8:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 7 GiB")
+        return whole_split(module, name, size)
+
+    monkeypatch.setattr(f"{make.__module__}.whole_split", read)
+    monkeypatch.setattr("ofmu_pl.training.recovery.may_run_out", lambda _: True)
+    with pytest.warns(UserWarning, match="micro-batches"):
+        train_on_digits(make(network(), micro_batch_size=32, **options), steps=1)
+    assert list(dict.fromkeys(sizes)) == [32, 16, 8]
 
 
 # Influence -------------------------------------------------------------------------------------------------------

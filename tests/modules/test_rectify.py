@@ -214,6 +214,14 @@ def test_a_constraint_weighs_the_forget_term_by_how_far_it_is_from_its_level(rho
     assert rho or [scalars["multiplier"] > 0 for _, scalars in seen] == [False, True, True, False]
 
 
+def test_a_part_that_keeps_something_is_each_methods_own():
+    constrain, rectify = SAUL(level=-10.0, step=0.5), GRU()
+    one, two = (NPO(CausalLM(config=TINY), constrain=constrain, rectify=rectify) for _ in range(2))
+    one.constrain.update(5.0)
+    assert (one.constrain.multiplier, two.constrain.multiplier) == (7.5, 0.0)
+    assert one.rectify is not two.rectify
+
+
 def test_a_constraint_that_holds_leaves_retaining_alone():
     module, [(found, scalars)] = directions(GradDiff, constrain=SAUL(level=0.0))
     assert scalars["multiplier"] == 0.0

@@ -240,3 +240,5 @@ def test_forms_that_no_reader_could_use_are_refused_before_any_work(name, option
 def test_adapters_beside_no_model_are_refused():
     with pytest.raises(UserError, match="export.adapters"):
         ModelExport(None, adapters="beside")
+    with pytest.raises(UserError, match="adapters besides"):
+        ModelExport("hf", adapters="besides")
