@@ -1,6 +1,5 @@
 """``benchmark.json``: what was asked for, what was chosen, and where each run is; rewritten whenever one ends."""
 
-from contextlib import suppress
 from dataclasses import fields
 from datetime import UTC, datetime
 from itertools import product
@@ -8,7 +7,7 @@ from pathlib import Path
 
 from ofmu_pl import __version__
 from ofmu_pl.benchmark.specs import Planned, files
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.kept import read_record
 from ofmu_pl.support.records.manifest import (
     MANIFEST,
     BenchmarkRecord,
@@ -40,9 +39,9 @@ class Manifest:
         for experiment, e in self.experiments.items():
             self.cells |= {(experiment, c.scenario, c.method, c.seed): c for c in e.cells}
         self._runs: dict[str, list[CellRecord | MadeRecord]] = {}  # by key of a run what rests on it
-        if self.path.is_file():
-            with suppress(UserError):  # a file that cannot be read is written anew
-                self._remember(BenchmarkRecord.read(self.path))
+        before = read_record(BenchmarkRecord, self.path)
+        if before is not None:
+            self._remember(before)
 
     def _remember(self, before: BenchmarkRecord) -> None:
         """Take over runs that have finished, so that a report has them while the benchmark makes sure of them."""

@@ -14,19 +14,17 @@ from dataclasses import dataclass, field
 from multiprocessing import connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import TypeVar
 
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
 
 from ofmu_pl.benchmark.progress import Live
-from ofmu_pl.support.errors import DivergedError, UserError
+from ofmu_pl.support.errors import DivergedError, UserError, check_range
 from ofmu_pl.support.files import texts_in
-from ofmu_pl.support.records.results import BEGUN, FAILED, FINISHED, LOG, FailureRecord, JobRecord
+from ofmu_pl.support.kept import read_record
+from ofmu_pl.support.records.results import BEGUN, FAILED, FINISHED, LOG, JobRecord
 from ofmu_pl.support.trust import restrict_imports
 from ofmu_pl.support.yaml_files import read_yaml
-
-Left = TypeVar("Left", JobRecord, FailureRecord)
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Job:
     @property
     def record(self) -> JobRecord | None:
         """What the job left if it has finished; ``None`` too for another key's file or a missing result."""
-        return self._mine(JobRecord, FINISHED) if self.made else None
+        return self._mine(FINISHED) if self.made else None
 
     @property
     def made(self) -> bool:
@@ -67,12 +65,12 @@ class Job:
         return [word for word in dict.fromkeys(named) if _last_written(word) > ended]
 
     @property
-    def failure(self) -> FailureRecord | None:
+    def failure(self) -> JobRecord | None:
         """What the job left if it has failed."""
-        return self._mine(FailureRecord, FAILED)
+        return self._mine(FAILED)
 
-    def _mine(self, kind: type[Left], name: str) -> Left | None:
-        found = left(kind, self.place / name)
+    def _mine(self, name: str) -> JobRecord | None:
+        found = read_record(JobRecord, self.place / name)
         return found if found is not None and found.key == self.key else None
 
 
@@ -80,14 +78,6 @@ def _last_written(word: str) -> float:
     """When a file, or the newest weights of a model's folder, were written; 0: it is neither."""
     files = [word] if os.path.isfile(word) else Path(word).glob("*.safetensors") if os.path.isdir(word) else []
     return max(map(os.path.getmtime, files), default=0.0)
-
-
-def left(kind: type[Left], path: Path) -> Left | None:
-    """The record that a job left; ``None``: none that can be read."""
-    try:
-        return kind.read(path)
-    except (OSError, UserError):
-        return None
 
 
 Ended = Callable[[Job, str | None, bool], list[Job] | None]
@@ -102,8 +92,7 @@ class Pool:
     """
 
     def __init__(self, workers: int, live: Live) -> None:
-        if workers < 1:
-            raise UserError(f"workers is {workers}: set it to 1 or more.")
+        check_range(1, whole=True, workers=workers)
         self.workers, self.live = workers, live
         self._context = multiprocessing.get_context("forkserver")
 
@@ -186,7 +175,7 @@ def _work(job: Job, device: str | None) -> None:
     job.place.mkdir(parents=True, exist_ok=True)
     for name in (FINISHED, FAILED, LOG):  # of other options, or of a failure that may be mended by now
         (job.place / name).unlink(missing_ok=True)
-    JobRecord(job.key, job.words, 0.0).write(job.place / BEGUN)
+    JobRecord(job.key, job.words).write(job.place / BEGUN)
     started = time.perf_counter()
     problem: BaseException | None = None
     with (job.place / LOG).open("w") as log:
@@ -212,7 +201,7 @@ def _work(job: Job, device: str | None) -> None:
     # A divergence follows from the key, and would come again; other failures may be the machine's.
     final = isinstance(cause, DivergedError)
     sentence = _sentence(job.place / LOG, cause)
-    FailureRecord(job.key, job.words, sentence, final, seconds).write(job.place / FAILED)
+    JobRecord(job.key, job.words, seconds, sentence, final).write(job.place / FAILED)
 
 
 def _sentence(log: Path, cause: BaseException | None) -> str:

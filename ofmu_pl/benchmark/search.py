@@ -19,7 +19,7 @@ def chosen(candidates: list[tuple[Options, Path | None]]) -> tuple[Options | Non
     and ``scores`` under the values of the options, ``null`` of one that failed.
     """
     best, most = None, -math.inf
-    by_value = len(set().union(*(options for options, _ in candidates))) == 1
+    by_value = len({tuple(options) for options, _ in candidates}) == 1 and len(candidates[0][0]) == 1
     scores: dict[str, float | None] = {}
     for options, folder in candidates:
         score = math.nan if folder is None else validation_score(folder)

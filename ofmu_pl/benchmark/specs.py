@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import chain, product
 from pathlib import Path
 
-from ofmu_pl.support.errors import UserError
+from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.support.files import below
 from ofmu_pl.support.pages import REPORT
 from ofmu_pl.support.records.manifest import MANIFEST, SEARCH, Experiment, Kind, Method, Prepare, Value
@@ -142,9 +142,17 @@ def check(experiments: dict[str, Planned], folder: Path) -> None:
         check_own(of_runs, e.seeded, f"'{name}'")
         prepares = [*e.prepare.values()]
         expanded([*of_runs, *(p.options for p in prepares)])
-        searched = chain.from_iterable(m.candidates for m in e.methods.values())
+        searched = [*chain.from_iterable(m.candidates for m in e.methods.values())]
         check_keys(chain(e.seeded, e.search_options, (p.gives for p in prepares)))
         check_keys(chain.from_iterable([*of_runs, *searched, *(p.options for p in prepares)]))
+        check_own(searched, e.seeded, f"A search of '{name}'")
+        for method in e.methods.values():
+            if method.budgeted:
+                own = [e.options, *e.scenarios.values(), method.options, *method.candidates]
+                check_own(own, ["trainer.max_steps", "trainer.callbacks"], f"'{name}' has a budget and")
+            if method.search and not method.candidates:
+                raise UserError(f"A search of '{name}' has no candidate: give values of an option, or no search.")
+        check_range(0, gradients=e.gradients, search_gradients=e.search_gradients)
         if files(e.attacks) and any("export.folder" in o and o["export.folder"] is None for o in of_runs):
             raise UserError(
                 f"'{name}' has attacks, and runs of it export no model that could be attacked: set export.folder to hf."

@@ -62,9 +62,10 @@ def one_sentence(words: list[str]) -> Iterator[None]:
         if error.errno not in REFUSED:
             raise
         named = str(error.filename or "")
+        what = f"'{named:.300}'" if named else "The output"
         readable = not os.path.exists(named) or os.access(named, os.R_OK)
         then = advice if REFUSED[error.errno] in (_FULL, _BROKEN) else ""
-        said = f"'{named:.300}' {REFUSED[error.errno]} ({error.strerror}){then}."
+        said = f"{what} {REFUSED[error.errno]} ({error.strerror}){then}."
         fail(said if readable else f"{named} {UNREADABLE}.")
 
 

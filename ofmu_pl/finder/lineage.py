@@ -71,8 +71,8 @@ def _counts(rows: Sequence[Row], run: Path) -> dict[str, int]:
             f"'{run / KEY}', the key of the hashes beside it, is missing or damaged: put it back."
         ) from error
     sought = [prints(row, key) for row in rows]
-    counts = {}
-    for stream, kept in read_json(run / LINEAGE).items():
-        known = set(kept)
-        counts[stream] = sum(not known.isdisjoint(own) for own in sought)
-    return counts
+    try:
+        known = {stream: set(kept) for stream, kept in read_json(run / LINEAGE).items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"'{run / LINEAGE}', the hashes of a run's rows, is damaged: put it back.") from error
+    return {stream: sum(not kept.isdisjoint(own) for own in sought) for stream, kept in known.items()}

@@ -63,7 +63,7 @@ def in_turn(
         run.remember()
         state.write()
         run.everything()
-    state.write()
+        state.write()
     say(f"Runs: {folder}; what became of each request: {folder / REQUESTS}")
     if any(state.fine(sequence.cells[0]) for sequence in state.sequences):
         report(folder)

@@ -52,7 +52,7 @@ def local_folder(source: str | None, *arguments: str) -> Path | None:
     given = " or ".join(f"`{argument}`" for argument in arguments)
     if not source:
         raise UserError(f"{given} is {source!r}: give a folder or a hub id.")
-    path = Path(source).expanduser()
+    path = Path(os.path.expanduser(source))  # which leaves the home of nobody alone
     if path.is_file():
         raise UserError(f"'{source}' is a file: point {given} at the folder that it lies in.")
     if path.is_dir():

@@ -162,6 +162,11 @@ def test_settings_are_searched_where_the_experiment_says():
         ({"kind": "alignment"}, "alignment"),
         ({"options": {"seed_everything": 3}}, "seed_everything"),
         ({"methods": {"m": SearchedMethod(options={"logs": "elsewhere"})}}, "logs"),
+        ({"options": {"trainer.max_steps": 5}}, "trainer.max_steps"),
+        ({"scenarios": {"s": {"trainer.callbacks": []}}}, "trainer.callbacks"),
+        ({"methods": {"m": SearchedMethod(search={"seed_everything": [1, 2]})}}, "seed_everything"),
+        ({"methods": {"m": SearchedMethod(search={"model.beta": []})}}, "no candidate"),
+        ({"gradients": -5.0}, "gradients"),
     ],
 )
 def test_bad_experiments_are_refused(changes, token):

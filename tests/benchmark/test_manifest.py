@@ -3,8 +3,10 @@
 import pytest
 
 from ofmu_pl.benchmark.manifest import Manifest
+from ofmu_pl.benchmark.pool import Job
 from ofmu_pl.benchmark.specs import Planned, Prepare, SearchedMethod
 from ofmu_pl.support.records.manifest import BenchmarkRecord
+from ofmu_pl.support.records.reading import NewerError
 
 PLACE = ("e", "all", "npo", 0)
 
@@ -56,9 +58,19 @@ def test_attacks_that_failed_are_made_again_or_no_longer_asked_for(tmp_path):
     assert BenchmarkRecord.read(tmp_path / "benchmark.json").experiments["e"].cells[0].status == "finished"
 
 
+def test_a_file_of_a_newer_version_stays(tmp_path):
+    (tmp_path / "benchmark.json").write_text('{"schema": 99}')
+    with pytest.raises(NewerError):
+        Manifest("b", tmp_path, experiment())
+    (tmp_path / "cell.json").write_text('{"schema": 99}')
+    with pytest.raises(NewerError):
+        _ = Job(tmp_path, "key", print).record
+
+
 def test_a_file_that_cannot_be_read_is_written_anew(tmp_path):
     (tmp_path / "benchmark.json").write_text("{")
-    Manifest("b", tmp_path, experiment()).write()
+    with pytest.warns(UserWarning, match="benchmark.json"):
+        Manifest("b", tmp_path, experiment()).write()
     assert BenchmarkRecord.read(tmp_path / "benchmark.json").name == "b"
 
 

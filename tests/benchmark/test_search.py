@@ -2,6 +2,7 @@
 
 import json
 from types import SimpleNamespace
+from unittest.mock import ANY
 
 import pytest
 
@@ -54,6 +55,8 @@ def test_the_best_that_did_not_fail(tmp_path):
     differing = chosen([({"lr": 0}, run("e", 0.3)), ({"beta": 0}, run("f", 0.4))])[1]
     assert differing["choice"] == {"beta": 0}
     assert list(differing["scores"]) == ['{"lr": 0}', '{"beta": 0}']
+    default = chosen([({}, run("g", 0.6)), ({"beta": 0}, run("h", 0.4))])
+    assert default == ({}, {"choice": {}, "scores": {"{}": ANY, '{"beta": 0}': ANY}})
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ import errno
 import fcntl
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,12 @@ def test_other_commands_say_so_too(logs, tmp_path, monkeypatch, capsys, command,
     assert stop.value.code == 1
     assert os.strerror(code) in the_error(capsys)
     assert not list(Path(tmp_path).rglob(".*.partial"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux's")
+def test_an_output_that_is_full_is_named():
+    command = [sys.executable, "-m", "ofmu_pl", "configs"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "The output " in done.stderr

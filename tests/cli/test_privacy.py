@@ -280,6 +280,21 @@ def test_purge_takes_names_that_chose_rows_out_of_the_run_and_its_list(tmp_path,
     assert found == [{"forget_where": "author=PURGED"}, requests[1]]
 
 
+def test_purge_takes_a_name_out_whole_that_begins_with_another_one(tmp_path):
+    run = tmp_path / "npo/seed_0/request_01/version_0"
+    run.mkdir(parents=True)
+    given = {
+        "full": "rows.csv",
+        "forget_where": "author=Ann",
+        "other_requests": {"2": {"forget_where": "author=Ann Lee"}},
+    }
+    config = {"model": {"class_path": "NPO"}, "data": {"class_path": "TextFiles", "init_args": given}}
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    (run.parent / "cell.json").write_text(json.dumps({"words": ["--data.forget_where=author=Ann Lee"]}))
+    main(["purge", str(run)])
+    assert json.loads((run.parent / "cell.json").read_text())["words"] == ["--data.forget_where=author=PURGED"]
+
+
 def test_purge_takes_rows_that_stood_in_a_list_out_of_its_files(tmp_path):
     run = tmp_path / "npo/seed_0/request_01/version_0"
     row = {"question": "Wo wohnt Zoë?", "answer": 'In "Rose" Lane\'s 3.', "split": "forget", "note": ""}

@@ -144,7 +144,8 @@ def test_a_list_runs_no_command(command, how, tmp_path, mark, monkeypatch, capsy
     bad["config"] = {"config": "more.yaml"}
     options = {"trainer.max_steps": 1, "original.epochs": 1, "data": data} | bad[how]
     made = {"base": "ofmu_pl:digits.yaml", "methods": {"ofmu": {}}, "options": options}
-    made |= {"requests": [{"forget_rows": [0]}]} if command == "requests" else {"title": "T"}
+    alone = {"title": "T", "methods": {"ofmu": {"budgeted": False}}}
+    made |= {"requests": [{"forget_rows": [0]}]} if command == "requests" else alone
     asked = {"name": "r"} | (made if command == "requests" else {"experiments": {"e": made}})
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(asked))
     with pytest.raises(SystemExit):

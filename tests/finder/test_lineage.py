@@ -52,16 +52,18 @@ def test_each_run_has_a_key_and_pieces_have_no_hash(run, tmp_path):
     assert prints({"tokens": [1, 2]}, bytes(32)) == set()
 
 
-@pytest.mark.parametrize("fault", ["documents", "no run", "no key", "short key"])
+@pytest.mark.parametrize("fault", ["documents", "no run", "no key", "short key", '{"forget": [', "[]"])
 def test_what_cannot_be_told_is_one_sentence(fault, run, tmp_path, capsys):
     rows = [{"text": "Eva"}] if fault == "documents" else [ROW]
-    named = {"documents": "rows.json", "no run": "empty"}.get(fault, KEY)
+    named = {"documents": "rows.json", "no run": "empty"}.get(fault, KEY if "key" in fault else "lineage.json")
     folder = tmp_path / "empty" if fault == "no run" else run
     folder.mkdir(exist_ok=True)
     if fault == "no key":
         (run / KEY).unlink()
     elif fault == "short key":
         (run / KEY).write_text("ab")
+    elif named == "lineage.json":
+        (run / named).write_text(fault)
     with pytest.raises(SystemExit, match="1"):
         lineage(rows, folder, tmp_path, capsys)
     assert named in capsys.readouterr().err

@@ -16,7 +16,7 @@ from ofmu_pl.requests.specs import Requests, Retrained, check, controls, rows, s
 from ofmu_pl.requests.state import State, kept_metrics, matrix_metrics, of_requests, rise
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.records.requests import REQUESTS, RequestsRecord
-from ofmu_pl.support.records.results import FAILED, FINISHED, RESULTS, FailureRecord, JobRecord, Results
+from ofmu_pl.support.records.results import FAILED, FINISHED, RESULTS, JobRecord, Results
 
 ROOT = Path(__file__).parent.parent.parent
 CLASSES = [{"forget_classes": [i]} for i in range(4)]
@@ -71,6 +71,7 @@ def test_retrained_models_after_the_first_half_and_all(n, after):
     ("changes", "message"),
     [
         ({"requests": []}, "requests"),
+        ({"base": []}, "base"),
         ({"requests": [{}]}, "Request 1"),
         ({"requests": [CLASSES[0], CLASSES[0]]}, "Request 2"),
         ({"methods": {"retrained": Method()}}, "'retrained'"),
@@ -117,7 +118,7 @@ def test_what_a_longer_list_left_is_no_run_of_another_list(tmp_path, finished):
     begun(tmp_path, asked())
     cell = sequences(asked())[0].cells[1]
     (tmp_path / cell.folder).mkdir()
-    failed = FailureRecord(cell.key, [], "Too bad.", False)
+    failed = JobRecord(cell.key, [], error="Too bad.")
     left, file = (JobRecord(cell.key, [], 1.0), FINISHED) if finished else (failed, FAILED)
     left.write(tmp_path / cell.folder / file)
     State("list", tmp_path, asked(CLASSES[:1])).write()

@@ -3,7 +3,16 @@
 import datasets
 import pytest
 
+from ofmu_pl.cli.parser import check_files
 from ofmu_pl.support import hub
+from ofmu_pl.support.errors import UserError
+
+
+def test_the_home_of_nobody_is_no_folder():
+    with pytest.raises(UserError, match="~nobody.here/x"):
+        hub.local_folder("~nobody.here/x", "path")
+    with pytest.raises(UserError, match="~nobody.here/x.yaml"):
+        check_files(["--config", "~nobody.here/x.yaml"])
 
 
 @pytest.mark.parametrize(("said", "asks"), [("0", False), ("false", False), ("", False), ("1", True), ("ON", True)])

@@ -22,7 +22,6 @@ from ofmu_pl.support.records.results import (
     RESULTS,
     AnalysisRecord,
     Cost,
-    FailureRecord,
     Interim,
     JobRecord,
     ModelRecord,
@@ -70,7 +69,7 @@ BENCHMARK = BenchmarkRecord("paper", "0.1.0", 5, "2026-11-22T00:00:00+00:00", ex
 FACTS = {"streams": ["retain"], "benchmark": "tofu", "hashes": {"retain": "aa"}, "template_hash": "bb"}
 OTHERS = [
     JobRecord("k", ["fit", "--config", "a.yaml"], 12.0),
-    FailureRecord("k", [], "It diverged.", True, 3.0),
+    JobRecord("k", [], 3.0, "It diverged.", True),
     AnalysisRecord({"0": {"all": {"udi": 0.5}}}, [{"udi_mean": 0.5}], {"npo": {"rho": 1.0}}),
     ModelRecord(FACTS),
     ScoresRecord("logs/retrained", FACTS, None, {"forget": {"ids": [0], "answer_loss": [0.5]}}, {"rouge": 0.5}),

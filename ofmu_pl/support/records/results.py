@@ -181,33 +181,21 @@ class AcrossRecord(Record):
 
 @dataclass
 class JobRecord(Record):
-    """``cell.json``: a job that has finished.
+    """``cell.json``: a job that has finished; ``failed.json``: one that has failed.
 
     Attributes:
         key: What its results follow from.
         words: Its command line; empty where it had none.
         seconds: Time that it took.
-    """
-
-    key: str
-    words: list[str]
-    seconds: float
-
-
-@dataclass
-class FailureRecord(Record):
-    """``failed.json``: a job that has failed, as ``JobRecord``.
-
-    Attributes:
-        error: Why it failed, one sentence.
+        error: Why it failed, one sentence; ``None``: it has not.
         final: Whether it would fail again, since the failure follows from the key.
     """
 
     key: str
     words: list[str]
-    error: str
-    final: bool
     seconds: float | None = None
+    error: str | None = None
+    final: bool = False
 
 
 @dataclass
