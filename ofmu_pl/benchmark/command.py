@@ -223,12 +223,10 @@ class Stages:
     def _verify(self, cell: Cell) -> None:
         """Have a prepared model that is damaged or gone made anew: what others start from is looked at first."""
         model = model_folder(self.folder, cell)
-        if Path(cell.folder).parts[0] != PREPARED:
-            return
-        problem = damage(model) if model.is_dir() else None
-        if problem is not None:
+        problem = damage(model) if Path(cell.folder).parts[0] == PREPARED else None  # a folder that is gone is damaged
+        if problem is not None and model.is_dir():
             warn_damaged(model, problem)
-        if problem is not None or not model.is_dir():
+        if problem is not None:
             (self.folder / cell.folder / FINISHED).unlink(missing_ok=True)
 
     def _jobs(self, jobs: list[Job]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ofmu_pl.analysis import analyse, spearman
-from ofmu_pl.benchmark.grid import HANDLE, MODEL, Cell, model_folder
+from ofmu_pl.benchmark.grid import MODEL, Cell, model_folder
 from ofmu_pl.benchmark.manifest import Place
 from ofmu_pl.benchmark.pool import Job
 from ofmu_pl.benchmark.specs import ANALYSIS as FOLDER
@@ -22,7 +22,6 @@ from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.files import read_json, write_json
 from ofmu_pl.support.records.manifest import Kind
 from ofmu_pl.support.records.results import ANALYSIS, RESULTS, AnalysisRecord, Results
-from ofmu_pl.support.shipped import expanded
 from ofmu_pl.support.version import key_of
 
 TARGET, RETRAINED = "model.network.path", "evaluation.reference"  # options that name the two models
@@ -85,18 +84,13 @@ class Comparisons:
 
     def _job(self, name: str, scenario: str, seed: int, methods: dict[str, Cell]) -> Job:
         one = next(iter(methods.values()))
-        target, retrained = self._model(one, TARGET), self._model(one, RETRAINED)
+        target, retrained = (one.word(one.options[option], self.folder) for option in (TARGET, RETRAINED))
         unlearned = {m: str(model_folder(self.folder, cell)) for m, cell in methods.items()}
         place = self.folder / FOLDER / name / scenario / f"seed_{seed}"
         config = str(self.folder / one.folder / "latest/config.yaml")
         key = key_of({m: cell.key for m, cell in methods.items()})[:16]
         call = partial(compare_models, target, retrained, unlearned, config, str(place))
         return Job(place, key, call, result=ANALYSIS)
-
-    def _model(self, cell: Cell, option: str) -> str:
-        value = cell.options[option]
-        handle = str(value).removeprefix(HANDLE)
-        return str(model_folder(self.folder, cell.needs[handle])) if handle in cell.needs else str(expanded(value))
 
 
 def compare_models(target: str, retrained: str, unlearned: dict[str, str], config: str, place: str) -> None:

@@ -38,11 +38,12 @@ class Cell:
         """The run's command line in a benchmark's folder; no value can be taken for an option."""
         check_keys(self.options)
         words = ["fit", *(f"--config={expanded(path)}" for path in self.configs)]
-        words += [f"--{key}={self._word(value, root)}" for key, value in self.options.items()]
+        words += [f"--{key}={self.word(value, root)}" for key, value in self.options.items()]
         place = Path(self.folder)
         return [*words, f"--logs={root.parent}", f"--benchmark={root.name}/{place.parent}", f"--method={place.name}"]
 
-    def _word(self, value: Value, root: Path) -> str:
+    def word(self, value: Value, root: Path) -> str:
+        """An option's value as it stands in the command line, with the folder of a model that a run makes first."""
         for key, made in self.needs.items():  # any other text is the user's own
             if value == HANDLE + key:
                 return str(model_folder(root, made))

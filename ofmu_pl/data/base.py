@@ -3,10 +3,11 @@
 import copy
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any, ClassVar, Literal, Self
 
 import lightning.pytorch as pl
+import numpy as np
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -90,6 +91,10 @@ class PairedDataModule(pl.LightningDataModule, ABC):
     def plain(self, stream: str, index: list[int]) -> dict[str, Tensor]:
         """The items at these positions of a split as they are, without what ``collate`` draws for training."""
         return self.collate(stream, index, 0)
+
+    def kinds_of(self, stream: str, rows: Sequence[int]) -> list[np.ndarray] | None:
+        """Kinds of the tokens of some rows of a split (``data.guessable``); ``None``: there is one kind."""
+        return None
 
     def others(self) -> dict[str, Self]:
         """This data as each of the other requests would have it, not set up, by the name of its evaluation set."""

@@ -11,10 +11,9 @@ No network is asked, so that the same tokens are meant before and after unlearni
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -184,15 +183,3 @@ def _words(text: str, pieces: Sequence[Piece]) -> list[str]:
 def answer_places(row: Encoded) -> list[int]:
     """Positions of the tokens that the row's loss is on; position 0 is predicted by nothing."""
     return [i for i, label in enumerate(row.labels) if label != IGNORED and i > 0]
-
-
-def kinds_in(data: Any) -> Callable[[str, Sequence[int]], list[np.ndarray]] | None:
-    """Tells the kinds of the tokens of some rows of a data module's split; ``None``: images have none."""
-    if data.modality != "text":
-        return None
-
-    def told(stream: str, rows: Sequence[int]) -> list[np.ndarray]:
-        encoded = data.encoded(stream)
-        return [data.kinds(encoded[i]) for i in rows]
-
-    return told

@@ -3,6 +3,7 @@
 import copy
 import json
 from abc import abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar, Self
@@ -218,6 +219,11 @@ class TextDataModule(PairedDataModule):
     def kinds(self, row: Encoded) -> np.ndarray:
         """The kind of each token that a row's loss is on, (n,) int8 (``data.guessable``), told by the retain rows."""
         return self._guessable.kinds(row)
+
+    def kinds_of(self, stream: str, rows: Sequence[int]) -> list[np.ndarray]:
+        """What ``kinds`` says of some rows of a split."""
+        encoded = self.encoded(stream)
+        return [self.kinds(encoded[i]) for i in rows]
 
     @cached_property
     def _guessable(self) -> Guessable:

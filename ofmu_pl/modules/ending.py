@@ -8,7 +8,6 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from ofmu_pl.core.derivatives import trainable
-from ofmu_pl.data.guessable import kinds_in
 from ofmu_pl.losses import log_odds
 from ofmu_pl.modules.goal import rise_of
 from ofmu_pl.modules.likeness import Likeness
@@ -33,7 +32,7 @@ class Watch:
     def __init__(self, method: Any, kept: Tensor | None = None) -> None:
         self.data = method.run.data
         self.reader = RowReader(self.data, method.token_losses)
-        self.likeness = Likeness(self.reader, kinds_in(self.data), _still_to_rise)
+        self.likeness = Likeness(self.reader, _still_to_rise)
         self.retained = self.reader.some("retain")
         self.old = means(self.reader.losses("retain", self.retained)) if kept is None else kept
 

@@ -54,7 +54,6 @@ class Goal:
         guess: Loss of a uniform guess, in nats. Without held-out rows tokens end at half of it, images of forgotten
             classes at all of it.
         one_sided: Whether the goal is a ceiling that rises along the path, from beyond which no token is called back.
-        kinds: See ``Levels``.
         expected: See ``Levels``.
 
     Attributes:
@@ -68,15 +67,14 @@ class Goal:
         iterations: int,
         guess: float,
         one_sided: bool = False,
-        kinds: Told | None = None,
         expected: Told | None = None,
     ) -> None:
         self.data, self.guess = data, guess
         self.reader = RowReader(data, tokens)
         blind = guess if data.modality == "images" else guess / 2
-        self.levels = Levels(self.reader, blind, one_sided, kinds, expected)
+        self.levels = Levels(self.reader, blind, one_sided, expected)
         self.path = Path(path_length(iterations, one_sided=one_sided))
-        self.likeness = Likeness(self.reader, kinds, self.levels.still_to_rise)
+        self.likeness = Likeness(self.reader, self.levels.still_to_rise)
         self.old = torch.empty(0)
 
     def begin(self, outer_batches: range) -> None:

@@ -135,7 +135,6 @@ class Levels:
         reader: Reads rows at the weights of now.
         blind: Level in nats where no held-out row says how far to go.
         one_sided: Whether no token is called back from beyond its level, as from beyond a ceiling.
-        kinds: Tells the kinds of tokens (``data.guessable``); ``None``: there is one kind, and every token is pushed.
         expected: Tells the losses of someone who guesses; ``None``: tokens of one kind are all alike.
 
     Attributes:
@@ -144,11 +143,8 @@ class Levels:
         levels: (K,) loss in nats that each of them is to end at; NaN where it is not pushed.
     """
 
-    def __init__(
-        self, reader: RowReader, blind: float, one_sided: bool, kinds: Told | None, expected: Told | None
-    ) -> None:
-        self.reader, self.blind, self.one_sided = reader, blind, one_sided
-        self.kinds, self.expected = kinds, expected
+    def __init__(self, reader: RowReader, blind: float, one_sided: bool, expected: Told | None) -> None:
+        self.reader, self.blind, self.one_sided, self.expected = reader, blind, one_sided, expected
         self.levels = self.start = torch.empty(0)
         self.ends = torch.zeros(1, dtype=torch.long)
         self._groups: list[Group] = []
@@ -174,7 +170,7 @@ class Levels:
             told = self.expected
             ease = told and (np.concatenate(told("forget", every)), np.concatenate(told(unseen, shown)))
             self._groups = grouped(self.start.numpy(), *both, ease)
-        by_kind = self.kinds is not None
+        by_kind = self.reader.data.kinds_of("forget", []) is not None
         levels = levels_of(self._groups, losses, len(self.start), by_kind=by_kind, capped=self.one_sided)
         self.levels = torch.from_numpy(levels)
         return held
@@ -214,4 +210,5 @@ class Levels:
 
     def _kinds(self, stream: str, rows: Sequence[int], count: int) -> np.ndarray:
         """Kinds of the tokens of rows, (count,), one row after another."""
-        return np.full(count, OWN) if self.kinds is None else np.concatenate(self.kinds(stream, rows))
+        found = self.reader.data.kinds_of(stream, rows)
+        return np.full(count, OWN) if found is None else np.concatenate(found)

@@ -9,7 +9,7 @@ from ofmu_pl.data.guessable import OWN, facts_loss
 from ofmu_pl.metrics.bootstrap import LEVEL, least_p
 from ofmu_pl.metrics.membership import auc
 from ofmu_pl.modules.levels import WIDTH
-from ofmu_pl.modules.reader import LOOKED_AT, RowReader, Rows, Told
+from ofmu_pl.modules.reader import LOOKED_AT, RowReader, Rows
 
 ALIKE_AUC = 0.1
 """Largest distance of an AUC from 0.5 at which rows are alike; with few rows the AUC's standard error, if larger.
@@ -36,12 +36,11 @@ class Likeness:
 
     Args:
         reader: Reads rows at the weights of now.
-        kinds: Tells the kinds of tokens; then facts are compared, too; ``None``: there is one kind.
         still_to_rise: Says how far rows are, where there are too few for any AUC to tell them apart.
     """
 
-    def __init__(self, reader: RowReader, kinds: Told | None, still_to_rise: StillToRise) -> None:
-        self.reader, self.kinds, self.still_to_rise = reader, kinds, still_to_rise
+    def __init__(self, reader: RowReader, still_to_rise: StillToRise) -> None:
+        self.reader, self.still_to_rise = reader, still_to_rise
 
     @property
     def can_tell(self) -> bool:
@@ -59,14 +58,17 @@ class Likeness:
             left = self.still_to_rise(forgotten, rows, held)
             same = abs(left) <= WIDTH
             seen["goal/left"] = left
-        elif self.kinds is not None:  # tokens that are not pushed may stay better known than in held-out rows
-            ours = _facts(forgotten, self.kinds("forget", rows))
-            theirs = _facts(held, self.kinds(str(self.reader.data.never_seen), self.reader.held_out))
+        elif kinds := self.reader.data.kinds_of(
+            "forget", rows
+        ):  # tokens that are not pushed may stay better known than in held-out rows
+            ours = _facts(forgotten, kinds)
+            theirs = _facts(held, self.reader.data.kinds_of(str(self.reader.data.never_seen), self.reader.held_out))
             same, told = alike(ours, theirs)
             seen |= {f"goal/facts_{name}": value for name, value in told.items()}
         return same, seen
 
 
-def _facts(losses: Rows, kinds: Rows) -> list[float]:
+def _facts(losses: Rows, kinds: Rows | None) -> list[float]:
     """Mean loss of each row's facts."""
+    assert kinds is not None, "both sides are of one data module"
     return [facts_loss(row, kind == OWN) for row, kind in zip(losses, kinds, strict=True)]

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from ofmu_pl.core.derivatives import Loss
-from ofmu_pl.data.guessable import kinds_in
 from ofmu_pl.losses import ceiling, nll_and_kl, sample_mean, token_nll
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
 from ofmu_pl.modules.goal import Goal
@@ -185,7 +184,7 @@ class HeldOutLevels(LowerLevel):
         data, uniform = method.run.data, method.recipe.uniform_loss(method.trained)
         expected = self.guess.losses if self.guess is not None and self.guess.can_rank else None
         ceilings = not self.call_back
-        self.goal = Goal(data, method.token_losses, iterations, uniform, ceilings, kinds_in(data), expected)
+        self.goal = Goal(data, method.token_losses, iterations, uniform, ceilings, expected)
         if "goal" in self._kept:
             self.goal.load_state_dict(self._kept["goal"])
             return

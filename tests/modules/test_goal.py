@@ -29,12 +29,15 @@ class Sides:
     """Rows whose tokens' losses are given, one a row, or (rows, tokens)."""
 
     seed, batch_size, never_seen = 0, 10, "holdout"
-    modality, why_no_never_seen = "text", "There are no held-out rows"
+    modality, why_no_never_seen, kinds = "text", "There are no held-out rows", None
 
     def __init__(self, **losses):
         self.loss = {name: torch.as_tensor(x, dtype=torch.float64) for name, x in losses.items()}
         self.loss = {name: x if x.dim() == 2 else x[:, None] for name, x in self.loss.items()}
         self.splits = self.loss
+
+    def kinds_of(self, stream, rows):
+        return self.kinds and [self.kinds[stream] for _ in rows]
 
     def collate(self, stream, index, number):
         return {"stream": stream, "ids": torch.tensor(index)}
@@ -144,7 +147,8 @@ def answers(draw):
 
 
 def told(answers, kinds=KINDS, **options):
-    return begun(answers, kinds=lambda stream, rows: [kinds for _ in rows], **options)
+    answers.kinds = {"forget": kinds, "holdout": kinds}
+    return begun(answers, **options)
 
 
 @pytest.mark.parametrize("one_sided", [False, True])
@@ -175,8 +179,8 @@ def test_a_copied_token_that_held_out_rows_get_wrong_is_pushed_to_their_level(an
 
 
 def test_a_kind_that_no_held_out_row_has_is_not_pushed(answers):
-    kinds = {"forget": KINDS, "holdout": np.array([COPIED, OWN, COPIED, OWN])}
-    levels = begun(answers, kinds=lambda stream, rows: [kinds[stream] for _ in rows]).levels.levels.view(N, 4)
+    answers.kinds = {"forget": KINDS, "holdout": np.array([COPIED, OWN, COPIED, OWN])}
+    levels = begun(answers).levels.levels.view(N, 4)
     assert levels[:, PHRASE].isnan().all()
     assert not levels[:, [DATE, PLACE]].isnan().any()
 
@@ -307,7 +311,7 @@ def test_without_held_out_rows_the_level_is_said_to_be_a_guess(sides, modality, 
 
 
 def test_what_is_resumed_goes_on_with_the_same_levels(answers):
-    goal, again = told(answers), Goal(answers, answers.tokens, 1000, 7.0, kinds=lambda _, rows: [KINDS for _ in rows])
+    goal, again = told(answers), Goal(answers, answers.tokens, 1000, 7.0)
     goal.path.way, goal.path.harm = 7, 0.1
     again.load_state_dict(goal.state_dict())
     losses = goal.levels.start.view(N, 4) + 1.0
