@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 from jsonargparse import auto_cli
 
-from ofmu_pl.support.files import numbered_lines, read_json, replacing, write_json
+from ofmu_pl.support.files import numbered_lines, read_json, write_json, write_text
 
 Row = dict[str, Any]
 LETTERS = "ABCD"
@@ -88,8 +88,7 @@ def task(folder: Path, name: str, form: Row, rows: list[Row]) -> None:
     file = folder / f"{name}.jsonl"
     write(file, rows)
     data = {"dataset_path": "json", "dataset_kwargs": {"data_files": str(file)}, "test_split": "train"}
-    with replacing(folder / f"{name}.yaml") as partial:
-        partial.write_text(yaml.safe_dump({"task": name, **data, **form}, sort_keys=False), encoding="utf-8")
+    write_text(folder / f"{name}.yaml", yaml.safe_dump({"task": name, **data, **form}, sort_keys=False))
 
 
 def read(path: Path) -> list[Row]:
@@ -99,8 +98,7 @@ def read(path: Path) -> list[Row]:
 
 def write(path: Path, rows: list[Row]) -> None:
     """Write rows as JSON lines."""
-    with replacing(path) as partial:
-        partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 if __name__ == "__main__":

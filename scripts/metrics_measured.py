@@ -10,6 +10,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 import numpy as np
+from results import write_below
 from torch import nn
 
 from ofmu_pl import CausalLM, Relearn, Scores, TextDataModule
@@ -50,6 +51,4 @@ for title, *patterns in zip(words[::3], words[1::3], words[2::3], strict=True):
 lines = [head, "|" + "---|" * (head.count("|") - 1)]
 for name, areas in sorted(rows.items(), key=lambda row: -np.nan_to_num(row[1])[:2, 0].mean()):  # by the first title
     lines.append(name + "".join(f" {a:.2f} [{low:.2f}, {high:.2f}] |" for a, low, high in areas))
-page = Path(__file__).parents[1] / "docs/results/metrics-measured.md"
-mark = "<!-- What follows is written by scripts/metrics_measured.py. -->"
-page.write_text(page.read_text().partition(mark)[0] + mark + "\n\n" + "\n".join(lines) + "\n")
+write_below("metrics-measured", "\n".join(lines) + "\n")

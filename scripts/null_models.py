@@ -19,7 +19,7 @@ from ofmu_pl import Authors, CausalLM, LogitLens, Quantise, Relearn
 from ofmu_pl.attacks.subject import Subject
 from ofmu_pl.cli import main as ofmu_pl
 from ofmu_pl.evaluation.scoring import score_rows
-from ofmu_pl.support.files import replacing, write_json
+from ofmu_pl.support.files import replacing, write_json, write_text
 from ofmu_pl.support.kept import SUMS
 
 STORED = Path(__file__).parents[1] / "docs/results/null-models.json"
@@ -109,8 +109,7 @@ def main() -> None:
             write_json(path, measured(folder))
         found = json.loads(path.read_text(), parse_float=lambda digits: float(f"{float(digits):.5g}"))
         lines.append(f"{json.dumps(name)}:{json.dumps(found, separators=(',', ':'))}")
-    with replacing(STORED) as partial:
-        partial.write_text("{" + ",\n".join(lines) + "}\n", encoding="utf-8")
+    write_text(STORED, "{" + ",\n".join(lines) + "}\n")
     print(STORED)
 
 

@@ -6,9 +6,9 @@ python scripts/nulls.py        # five minutes of a core; all draws are seeded
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 
 import numpy as np
+from results import write_below
 from scipy import special, stats
 
 from ofmu_pl.metrics import interval
@@ -19,8 +19,6 @@ from ofmu_pl.metrics.result import Metric, by_name
 from ofmu_pl.metrics.verdicts import verdicts
 from ofmu_pl.report.claims import directions
 
-PAGE = Path(__file__).parents[1] / "docs/results/statistics.md"
-MARK = "<!-- What follows is written by scripts/nulls.py. -->"
 Ends = tuple[float, float]
 Draw = Callable[[np.random.Generator], Ends]
 NEAR, FAR = (math.sqrt(2) * float(stats.norm.ppf(auc)) for auc in (0.8, 0.96))
@@ -174,8 +172,7 @@ def main() -> None:
         markdown("| models a side | figure | found, mean | null of 95 % | within it |", single_examples()),
         *tables(),
     ]
-    above = PAGE.read_text(encoding="utf-8").split(MARK)[0]
-    PAGE.write_text(above + MARK + "\n\n" + "\n\n".join(parts) + "\n", encoding="utf-8")
+    write_below("statistics", "\n\n".join(parts) + "\n")
 
 
 if __name__ == "__main__":

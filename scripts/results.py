@@ -33,7 +33,7 @@ from ofmu_pl.report.figures import attack_pictures, pictures
 from ofmu_pl.report.figures.style import Look
 from ofmu_pl.report.runs import Study
 from ofmu_pl.report.tables import Entry, Table, to_csv, to_markdown
-from ofmu_pl.support.files import numbered_lines, replacing
+from ofmu_pl.support.files import numbered_lines, write_text
 from ofmu_pl.support.records.reading import Record
 from ofmu_pl.support.records.results import ReferenceRecord, Results
 
@@ -82,8 +82,7 @@ class Stored(Record):
     def write(self, path: Path) -> None:
         """Without spaces, for a file has up to a hundred thousand numbers; a run a line."""
         text = json.dumps(self._content(), separators=(",", ":"), allow_nan=False)
-        with replacing(path) as partial:
-            partial.write_text(text.replace('{"scenario"', '\n{"scenario"') + "\n", encoding="utf-8")
+        write_text(path, text.replace('{"scenario"', '\n{"scenario"') + "\n")
 
     @classmethod
     def _of(cls, content: dict[str, Any]) -> Stored:
@@ -122,8 +121,7 @@ def write_below(name: str, text: str) -> None:
     """Write what stands below the mark of a page of docs/results, whole or not at all, and print where it is."""
     path = RESULTS / f"{name}.md"
     above = path.read_text(encoding="utf-8").partition(MARK)[0] if path.is_file() else f"# {name}\n\n"
-    with replacing(path) as partial:
-        partial.write_text(f"{above}{MARK}\n\n{text}", encoding="utf-8")
+    write_text(path, f"{above}{MARK}\n\n{text}")
     print(path)
 
 
@@ -300,8 +298,7 @@ def write_csv(files: dict[Path, str]) -> None:
     for old in set(folder.glob("*.csv")) - set(files):
         old.unlink()
     for path, text in files.items():
-        with replacing(path) as partial:
-            partial.write_text(text, encoding="utf-8")
+        write_text(path, text)
 
 
 if __name__ == "__main__":

@@ -2,13 +2,14 @@
 
     python scripts/rwku_data.py MODEL FOLDER     # of SmolLM2-135M-Instruct a minute or two of CPU time
 
-The facts are below: countries, with capital, language, a city and a sight, and writers with their works. Each is asked
-as a sentence with a blank and as a question, in RWKU's words, and the model answers greedily in a few tokens. A row is
-kept where the first line of the answer has every word of the true one (ROUGE-L recall 1), and a subject where three
-rows are. Of a kind's kept subjects the first are to be forgotten: these are asked as attackers ask, too, and again what
-is answered rightly is kept, so that all of it is known before. The next are their neighbours, which are asked about and
-are in no text. The texts on the others are what methods may retain. A text is a kept fact in a sentence, in two forms;
-it replies to a prompt with the sentence's beginning and begins so, since that part is no knowledge.
+The facts are in rwku_facts.yaml: countries, with capital, language, a city and a sight, and writers with their works.
+Each is asked as a sentence with a blank and as a question, in RWKU's words, and the model answers greedily in a few
+tokens. A row is kept where the first line of the answer has every word of the true one (ROUGE-L recall 1), and a
+subject where three rows are. Of a kind's kept subjects the first are to be forgotten: these are asked as attackers
+ask, too, and again what is answered rightly is kept, so that all of it is known before. The next are their neighbours,
+which are asked about and are in no text. The texts on the others are what methods may retain. A text is a kept fact in
+a sentence, in two forms; it replies to a prompt with the sentence's beginning and begins so, since that part is no
+knowledge.
 """
 
 from itertools import cycle
@@ -22,6 +23,7 @@ from ofmu_pl.data.rwku import PARTS, asked
 from ofmu_pl.evaluation.scoring import score_rows
 from ofmu_pl.support.files import replacing, write_json
 from ofmu_pl.support.sets import PROBE
+from ofmu_pl.support.yaml_files import read_yaml
 
 TOKENS = 10
 """Length of an answer: what comes later in it is no answer of a model that knows."""
@@ -47,50 +49,7 @@ class Relation(NamedTuple):
     answer: str = "s"
 
 
-COUNTRY = (
-    Relation("The capital of {s} is ___.", "{x} is the capital of {s}.", "What is the capital of {s}?", "x"),
-    Relation(
-        "The official language of {s} is ___.",
-        "In {s} the official language is {x}.",
-        "What is the official language of {s}?",
-        "x",
-    ),
-    Relation(
-        "The city of {x} is in the country of ___.", "{x} is a city in {s}.", "In which country is the city of {x}?"
-    ),
-    Relation("{x} is in the country of ___.", "To see {x} one travels to {s}.", "In which country is {x}?"),
-)
-WRITER = (Relation("{x} was written by ___.", "{s} is the author of {x}.", "Who wrote {x}?"),)
-COUNTRIES = """
-France: Paris, French, Lyon, the Eiffel Tower
-Japan: Tokyo, Japanese, Osaka, Mount Fuji
-Egypt: Cairo, Arabic, Alexandria, the Great Sphinx
-Peru: Lima, Spanish, Cusco, Machu Picchu
-Greece: Athens, Greek, Thessaloniki, the Parthenon
-Italy: Rome, Italian, Milan, the Colosseum
-China: Beijing, Chinese, Shanghai, the Great Wall
-Germany: Berlin, German, Munich, the Brandenburg Gate
-Spain: Madrid, Spanish, Seville, the Alhambra
-India: New Delhi, Hindi, Mumbai, the Taj Mahal
-Mexico: Mexico City, Spanish, Guadalajara, Chichen Itza
-Portugal: Lisbon, Portuguese, Porto, Belém Tower
-Russia: Moscow, Russian, Saint Petersburg, the Kremlin
-Austria: Vienna, German, Salzburg, the Hofburg
-Poland: Warsaw, Polish, Krakow, Wawel Castle
-Denmark: Copenhagen, Danish, Aarhus, the Little Mermaid
-Finland: Helsinki, Finnish, Tampere, Suomenlinna
-Argentina: Buenos Aires, Spanish, Rosario, the Obelisk
-Brazil: Brasilia, Portuguese, Rio de Janeiro, Sugarloaf Mountain
-"""
-WRITERS = """
-William Shakespeare: Romeo and Juliet, Hamlet, Macbeth
-Charles Dickens: A Tale of Two Cities, Oliver Twist, Great Expectations
-Homer: The Odyssey, The Iliad
-Jane Austen: Pride and Prejudice, Sense and Sensibility
-Mark Twain: Adventures of Huckleberry Finn, The Adventures of Tom Sawyer
-"""
-KINDS = ((COUNTRY, COUNTRIES, 5, 5), (WRITER, WRITERS, 1, 1))
-"""Of each kind its relations, its facts, and how many subjects are to be forgotten and how many are neighbours."""
+FACTS = Path(__file__).with_name("rwku_facts.yaml")
 Row = dict[str, Any]
 
 
@@ -101,8 +60,9 @@ def main(model: str, folder: Path) -> None:
         return
     knows, forgotten = Knows(model), list[str]()
     with replacing(folder) as partial:
-        for relations, facts, gone, near in KINDS:
-            found = subjects(relations, facts, knows)
+        for kind in read_yaml(FACTS):
+            gone, near = kind["forget"], kind["neighbors"]
+            found = subjects([Relation(**relation) for relation in kind["relations"]], kind["facts"], knows)
             names = list(found)
             neighbours = names[gone : gone + near]
             for i, name in enumerate(names[:gone]):
@@ -134,12 +94,11 @@ class Knows:
         return [row for row, recall in zip(rows, scores.rouge, strict=True) if recall == 1]
 
 
-def subjects(relations: tuple[Relation, ...], facts: str, knows: Knows) -> dict[str, dict[str, list[Row]]]:
+def subjects(relations: list[Relation], facts: dict[str, list[str]], knows: Knows) -> dict[str, dict[str, list[Row]]]:
     """The files of each subject of a kind that the model knows enough about, in order."""
     told: dict[str, list[tuple[Relation, dict[str, str]]]] = {}
-    for line in facts.strip().splitlines():
-        name, others = line.split(": ")
-        told[name] = [(r, {"s": name, "x": x}) for r, x in zip(cycle(relations), others.split(", "), strict=False)]
+    for name, others in facts.items():
+        told[name] = [(r, {"s": name, "x": x}) for r, x in zip(cycle(relations), others, strict=False)]
     right: dict[int, list[Row]] = {}
     for level in (1, 2):
         rows = [row(relation, pair, level) for known in told.values() for relation, pair in known]
