@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import numpy as np
-from results import write_below
 from scipy import special, stats
 
 from ofmu_pl.metrics import interval
@@ -149,6 +148,7 @@ def reports(draws: int = 2000) -> tuple[str, str]:
 def main() -> None:
     """Compute all of it and write what stands below the mark."""
     from nulls_over_models import tables  # beside this file, where it is run
+    from results import write_below
 
     better, worse = reports()
     alike = {

@@ -33,7 +33,7 @@ class PlanCLI(UnlearningCLI):
 
     def _tried(self) -> Course:
         with Prudent().status("Going through one iteration without weights"):
-            return self.trainer.fit(self.model, self.datamodule, blank=not self.dry)
+            return self.trainer.fit(self.model, self.datamodule)
 
 
 class DryRunCLI(PlanCLI):

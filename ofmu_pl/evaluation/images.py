@@ -137,7 +137,7 @@ class ImageEvaluation(Evaluation):
         dtype = next(pl_module.network.parameters()).dtype
         model = pl_module.run.build(retrained, exact=False).to(device=pl_module.device, dtype=dtype)
         told = self.scoring_facts(trainer, model)
-        return Reference(LOADED if loaded else source, self.measured(trainer, model, "retrained"), facts, told)
+        return Reference(LOADED if loaded else source, facts, told, self.measured(trainer, model, "retrained"))
 
 
 def score_images(

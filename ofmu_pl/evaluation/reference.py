@@ -2,9 +2,9 @@
 
 import copy
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from torch import nn
 from transformers import PreTrainedModel
@@ -39,25 +39,22 @@ SAYING_HOW = {
 
 
 @dataclass
-class Reference:
-    """A retrained model's scores on the evaluation sets.
+class Reference(ScoresRecord):
+    """A retrained model's scores on the evaluation sets, whose file another run can name as its reference.
 
-    Attributes:
-        model: Provenance of the model; ``None`` if its folder has none (then its split cannot be checked).
-        evaluation: Provenance of the scores; ``None`` for another program's log.
-        values: Totals by metric that its scores do not give: of another program's log, or of the model itself.
+    Without ``model``, the model's provenance, its split cannot be checked; another program's log has no ``evaluation``.
     """
 
-    source: str
     scores: Scored
-    model: Facts | None
-    evaluation: Facts | None
-    values: dict[str, float] = field(default_factory=dict)
 
-    def save(self, path: Path) -> None:
-        """Write a file that another run can name as its reference."""
-        scores = {name: s.as_dict() for name, s in self.scores.items()}
-        ScoresRecord(self.source, self.model, self.evaluation, scores, self.values).write(path)
+    def _content(self) -> dict[str, Any]:
+        return vars(self) | {"scores": {name: s.as_dict() for name, s in self.scores.items()}}
+
+    @classmethod
+    def _of(cls, content: dict[str, Any]) -> Self:
+        found = super()._of(content)
+        found.scores = {name: SetScores.from_dict(fields) for name, fields in found.scores.items()}
+        return found
 
 
 def evaluation_facts(model: PreTrainedModel, datamodule: TextDataModule, scoring: Facts, weights: str) -> Facts:
@@ -112,13 +109,11 @@ def read_reference(path: Path, datamodule: TextDataModule) -> Reference:
         foreign = "forget_truth_ratio" in content
         if foreign:
             read, values = read_eval(content)
-            reference = Reference(str(path), read, None, None, values)
+            reference = Reference(str(path), None, None, read, values)
             items = content["forget_Q_A_ROUGE"]["value_by_index"].items()
             texts = [(entry["input"], entry["ground_truth"]) for _, entry in sorted(items, key=lambda x: int(x[0]))]
         else:
-            kept = ScoresRecord.read(path)
-            scores = {name: SetScores.from_dict(fields) for name, fields in kept.scores.items()}
-            reference = Reference(str(path), scores, kept.model, kept.evaluation, kept.values)
+            reference = replace(Reference.read(path), source=str(path))
     except NewerError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:

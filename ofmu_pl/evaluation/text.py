@@ -193,7 +193,7 @@ class TextEvaluation(Evaluation):
             name, model, trained_on = load_retrained(source, data, pl_module.run)
             model = model.to(device=pl_module.device, dtype=pl_module.network.dtype)
             facts = evaluation_facts(model, data, self.scoring_facts(trainer, model), weights_hash(model))
-            found = Reference(name, score(model), trained_on, facts)
+            found = Reference(name, trained_on, facts, score(model))
         if found.evaluation is not None:
             remedy = "give the retrained model's folder, or change the run's setting"
             ours = self.scoring_facts(trainer, pl_module.network)
@@ -206,7 +206,7 @@ class TextEvaluation(Evaluation):
         """Write reference and samples, and under its definition open-unlearning's logs."""
         data, r, metrics = data_of(run.trainer), self.reference, run.columns[run.judged]
         if r is not None:
-            r.save(run.folder / REFERENCE)
+            r.write(run.folder / REFERENCE)
         elif not run.module.unlearns or run.trainer.state.fn != "fit":  # it can be another run's reference
             network = run.module.network
             facts = evaluation_facts(network, data, self.scoring_facts(run.trainer, network), run.weights)
@@ -214,7 +214,7 @@ class TextEvaluation(Evaluation):
             model = provenance(data, streams=list(run.module.streams)) if fits else read_model_facts(str(source))
             aligned = metrics.get(ALIGNMENT.name)
             values = {ALIGNMENT.name: aligned.value} if aligned else {}
-            Reference(str(run.folder), run.scores, model, facts, values).save(run.folder / REFERENCE)
+            Reference(str(run.folder), model, facts, run.scores, values).write(run.folder / REFERENCE)
         if self.samples != "none":
             path, full = run.folder / "samples.jsonl", self.samples == "full"
             write_samples(path, data.evaluation_sets, self.before, run.scores, full)

@@ -73,18 +73,17 @@ class Rehearsal(pl.Callback):
         self.settings, self.strategy, self.evaluation, self.exports = settings, strategy, evaluation, exports
         self.course, self.ledger = Course(), Ledger()
 
-    def fit(self, module: UnlearningModule, data: PairedDataModule, *, blank: bool = False) -> Course:
-        """Try everything, up to the first fault.
+    def fit(self, module: UnlearningModule, data: PairedDataModule) -> Course:
+        """Try everything, up to the first fault; without an evaluation rows stand in that are as large as can be.
 
         Args:
             module: The method; of no use afterwards.
             data: Its data module, not set up; likewise.
-            blank: Whether rows stand in that are as large as rows can be, and the data are not read.
         """
         self.module, self.data, course = module, data, self.course
         with course.watched():
             course.begin("data")
-            course.tell(_set_up(data, blank=blank))
+            course.tell(_set_up(data, blank=self.evaluation is None))
             course.begin("ranks")
             ranks = ranks_in(self.settings)
             precision = precision_name(self.settings.get("precision"))

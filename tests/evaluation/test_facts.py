@@ -129,7 +129,7 @@ def test_a_reference_of_other_facts_gives_them_no_goals(model, tmp_path, change)
     if change == "other retain rows":
         facts["hashes"] = facts["hashes"] | {"retain": "0"}
     path = tmp_path / "reference.json"
-    Reference("elsewhere", ours, None, facts).save(path)
+    Reference("elsewhere", None, facts, ours).write(path)
     if change == "older":
         text = path.read_text()
         content = json.loads(text)

@@ -49,7 +49,7 @@ def peak(module, data, folder, precision="32-true"):
 def needs(module, data, **trainer):
     """What a rehearsal says that an iteration takes, on a CPU unless the trainer's options say otherwise."""
     rehearsal = Rehearsal({"accelerator": "cpu"} | trainer)
-    course = rehearsal.fit(module, data, blank=True)
+    course = rehearsal.fit(module, data)
     if course.fault:
         raise UserError(course.fault)
     return rehearsal.needs
