@@ -26,7 +26,6 @@ class TrainingAttack(Attack, ABC):
     """An attack that trains with AdamW at several rates and asks for ``rows`` on the way; see its subclasses."""
 
     x_label = "steps of training"
-
     untouched_at = 0  # before the first step
 
     def __init__(

@@ -70,7 +70,10 @@ class Job:
         return self._mine(FAILED)
 
     def _mine(self, name: str) -> JobRecord | None:
-        found = read_record(JobRecord, self.place / name)
+        try:
+            found = read_record(JobRecord, self.place / name)
+        except OSError:  # that of one job must not end the others
+            return None
         return found if found is not None and found.key == self.key else None
 
 
@@ -152,7 +155,7 @@ class Pool:
         sentence = None
         if record is None:
             killed = f"its process ended with exit code {exit_code} (negative: the signal's number)"
-            sentence = failure.error if failure else killed
+            sentence = (failure and failure.error) or killed
         self.live.done(record.seconds if record else None)
         return ended(job, sentence, exit_code is not None) or []
 

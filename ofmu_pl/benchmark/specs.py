@@ -91,7 +91,7 @@ def check_names(names: Iterable[str], folder: Path, taken: Iterable[str]) -> Non
 def check_own(options: Iterable[Options], own: Iterable[str], whose: str) -> None:
     """Refuse options that the list itself gives its runs, and would replace."""
     for key in {*own, "logs", "benchmark", "method"}:
-        if any(key in given for given in options):
+        if any(key in given or f"{key}+" in given for given in options):
             raise UserError(f"{whose} gives its runs {key} itself: take it out of the options.")
 
 
@@ -145,14 +145,8 @@ def check(experiments: dict[str, Planned], folder: Path) -> None:
         searched = [*chain.from_iterable(m.candidates for m in e.methods.values())]
         check_keys(chain(e.seeded, e.search_options, (p.gives for p in prepares)))
         check_keys(chain.from_iterable([*of_runs, *searched, *(p.options for p in prepares)]))
-        check_own(searched, e.seeded, f"A search of '{name}'")
-        for method in e.methods.values():
-            if method.budgeted:
-                own = [e.options, *e.scenarios.values(), method.options, *method.candidates]
-                check_own(own, ["trainer.max_steps", "trainer.callbacks"], f"'{name}' has a budget and")
-            if method.search and not method.candidates:
-                raise UserError(f"A search of '{name}' has no candidate: give values of an option, or no search.")
-        check_range(0, gradients=e.gradients, search_gradients=e.search_gradients)
+        check_own([*searched, e.search_options], e.seeded, f"A search of '{name}'")
+        _check_budget(name, e)
         if files(e.attacks) and any("export.folder" in o and o["export.folder"] is None for o in of_runs):
             raise UserError(
                 f"'{name}' has attacks, and runs of it export no model that could be attacked: set export.folder to hf."
@@ -163,6 +157,19 @@ def check(experiments: dict[str, Planned], folder: Path) -> None:
         _check_settings(name, e, experiments)
         if e.kind == "alignment" and len(e.scenarios) > 1:
             raise UserError(f"'{name}' is of kind alignment and has {len(e.scenarios)} scenarios: leave one.")
+
+
+def _check_budget(name: str, e: Planned) -> None:
+    """Refuse what a budget would replace without a word, and searches of nothing."""
+    budgeted = [method for method in e.methods.values() if method.budgeted]
+    replaced = [options for method in budgeted for options in (method.options, *method.candidates)]
+    if len(budgeted) == len(e.methods):  # else shared options are those of the others
+        replaced += [e.options, e.search_options, *e.scenarios.values()]
+    check_own(replaced, ["trainer.max_steps", "trainer.callbacks"], f"'{name}' has a budget and")
+    check_range(0, 1e15, above=bool(budgeted), gradients=e.gradients, search_gradients=e.search_gradients)
+    empty = [m for m, method in e.methods.items() if method.search and not method.candidates]
+    if empty:
+        raise UserError(f"The search of '{empty[0]}' in '{name}' has no candidate: give values of an option, or none.")
 
 
 def _check_settings(name: str, e: Planned, experiments: dict[str, Planned]) -> None:

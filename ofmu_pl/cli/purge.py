@@ -128,7 +128,7 @@ def _lists(folder: Path) -> Iterator[Path]:
 def _without(named: dict[str, str], text: str) -> str:
     """Replace each text by its counterpart, in every form that the files of a list write it in."""
     for words, instead in sorted(named.items(), key=lambda x: -len(x[0])):  # one may begin another
-        ends = r"(?!\s*:)" if words.startswith('"') else r"(?!\w)"  # the name of a field may be a row's text, too
+        ends = r"(?!\s*:)" if words.startswith('"') else r"(?!\w|[-'’]\w)"  # a field's name may be a row's text, too
         for form, other in zip(_forms(words), _forms(instead), strict=True):
             text = re.sub(re.escape(form) + ends, other.replace("\\", r"\\"), text)
     return text

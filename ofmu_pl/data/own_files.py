@@ -158,6 +158,8 @@ def from_hub(name: str, config: str | None, split: str, option: str) -> Rows:
     """Read the rows of a data set on the hub."""
     try:
         rows = load_hub_rows(name, config, split)
+    except MemoryError:
+        raise
     except Exception as error:  # so many does datasets raise at what it does not expect
         raise NotAtHand(
             f"'{name}' ({config}, {split}) cannot be loaded from the hub ({reason(error)}): set HF_HUB_OFFLINE=1 if "

@@ -19,6 +19,7 @@ from ofmu_pl.support.limits import within
 Tokenizer: TypeAlias = PreTrainedTokenizerBase
 Turns = Sequence[dict[str, Any]]
 ANSWER = "An answer."  # stands for any answer, to see what a template writes around it
+_COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 _TODAY = re.compile(r"""strftime_now\(\s*(?:'([^']*)'|"([^"]*)")\s*\)""")
 
 
@@ -71,10 +72,16 @@ def rendered(tokenizer: Tokenizer, turns: Turns, answers: bool, told: Mapping[st
     how, date = {**told, "add_generation_prompt": answers, "tokenize": False}, told["date_string"]
     try:
         template = _TODAY.sub(lambda found: repr(_dated(date, found[1] or found[2])), tokenizer.get_chat_template())
-        if "strftime_now(" in template:
-            raise ValueError("it asks for today's date in a form that no word of it says, so prompts would not stay")
+        if "strftime_now(" in _COMMENT.sub("", template):
+            raise UserError(
+                f"The chat template of '{tokenizer.name_or_path}' asks strftime_now for today's date in a form that is "
+                "no text of its own, so that prompts would change by the day: give `data.prompt_template`, or a "
+                "tokenizer whose template has the form in it."
+            )
         with within("The template"):
             return str(tokenizer.apply_chat_template(list(turns), chat_template=template, **how))
+    except UserError:
+        raise
     except Exception as error:  # a template is a program of others, which fails as it likes
         roles = ", ".join(turn["role"] for turn in turns)
         raise UserError(

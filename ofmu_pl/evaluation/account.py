@@ -1,7 +1,9 @@
 """The account of a run: what was asked, done, found and not tested, for its model card and the page that is signed."""
 
+import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from inspect import signature
@@ -256,16 +258,18 @@ def _parts(data: PairedDataModule) -> Iterator[Part]:
 
 
 def _options(run: Measured) -> dict[str, str]:
-    """The method's options, without the network's and those that are off and by default are, as YAML has them."""
+    """The method's options, without the network's and those that are off as by default."""
     try:
         given = said_of_run(run.folder / "config.yaml", "model", "init_args")
     except UserError:
         return {}
     usual: dict[str, Any] = {}
     for owner in type(run.module).__mro__:
-        usual = {name: p.default for name, p in signature(owner).parameters.items()} | usual
+        with suppress(ValueError):  # a class of C may have no signature
+            usual = {name: p.default for name, p in signature(owner).parameters.items()} | usual
     off = [name for name, x in given.items() if (x is None or x is False) and x is usual.get(name)]
-    return {k: "null" if v is None else str(v) for k, v in given.items() if k not in ("network", *off)}
+    shown = {name: x for name, x in given.items() if name not in ("network", *off)}
+    return {name: json.dumps(x) if x is None or isinstance(x, bool) else str(x) for name, x in shown.items()}
 
 
 def remark_of(data: PairedDataModule, compared: bool) -> str | None:

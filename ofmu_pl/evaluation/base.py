@@ -161,7 +161,8 @@ class Evaluation(pl.Callback, ABC):
             if not self.before:  # a resumed run has it from its checkpoint
                 self.before = self.measured(trainer, pl_module.network, "before")
                 self.doubt = self.unknown(trainer, pl_module.network, self.before)
-                self.weights = weights_hash(pl_module.network)
+                adapted = hasattr(pl_module.network, "peft_config")  # whose hash is no file's
+                self.weights = None if adapted else weights_hash(pl_module.network)
                 if self.doubt:
                     rank_zero_warn(self.doubt)
                 self._log(trainer, pl_module, self._all_metrics(trainer, self.before, "before"))

@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib.metadata import version
 from itertools import chain, islice
@@ -31,8 +32,6 @@ from ofmu_pl.training.together import one_token, together
 
 BATCH = 8
 """Requests at a time; lm-eval's search for a larger batch would fill the memory that the run's optimizers need."""
-READ = ("results", "n-samples", "group_subtasks", "higher_is_better")
-"""What is read of lm-eval's results, and kept."""
 SHARES = ("acc", "exact_match", "f1")
 """What the names of metrics that are shares of one begin with; tasks do not say their metrics' units."""
 PREFIX = "task_"  # so that the name of a task's metric is never a suite's
@@ -62,7 +61,7 @@ class Tasks:
             path = self._path(_load(self.manager, self.names), model, tokenizer)
             stored = read_shared(path)
             if stored is not None:
-                return by_name(*read_results(stored, self.names))
+                return {name: _kept(name, entry) for name, entry in stored.items()}
             judge = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=BATCH)
             blank = one_token(model)
             with together(model, blank):
@@ -72,9 +71,10 @@ class Tasks:
                 )
         if found is None:  # of several ranks the first one has it
             return {}
+        results = by_name(*read_results(found, self.names))
         if path is not None:
-            keep(path, {part: found[part] for part in READ if part in found})
-        return by_name(*read_results(found, self.names))
+            keep(path, {name: result.as_dict() | {"says": result.metric.says} for name, result in results.items()})
+        return results
 
     def _path(self, tasks: dict[str, Any], model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Path | None:
         """Where what these tasks say of a model is kept."""
@@ -95,6 +95,12 @@ class Tasks:
             "versions": [version(name) for name in ("torch", "transformers", "lm_eval")],
         }
         return content_path(folder, "tasks", json.loads(json.dumps(facts, default=str)))
+
+
+def _kept(name: str, entry: dict[str, Any]) -> MetricResult:
+    """A result as it was measured, with the sentence that pages show."""
+    result = MetricResult.from_dict(name, entry)
+    return replace(result, metric=replace(result.metric, says=entry.get("says")))
 
 
 def _hash_of(task: Any, rows: int | None) -> str:

@@ -108,9 +108,11 @@ class Goal:
     def gap(self, batch: Batch, steps: int, t: int, reached: float) -> float:
         """Distance, in log-odds, by which the path is ahead of a batch's rows at ascent ``t``, from 0, of ``steps``.
 
+        A ceiling stands at the path's place of now, whatever ``t``.
+
         ``reached`` is the batch's mean of what the method ``rows`` gives at the present weights.
         """
-        if self.levels.one_sided:  # such rows are measured from the place on the path
+        if self.levels.one_sided:  # its rows are measured from there
             return -reached
         now = self.path.left()
         first = [self.levels.first_distance(i, now) for i in batch["ids"].tolist()]

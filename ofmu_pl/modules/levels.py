@@ -191,7 +191,7 @@ class Levels:
         return float(distances(start, start, level, targets, left, one_sided=self.one_sided))
 
     def still_to_rise(self, losses: Rows, rows: Sequence[int], held: Rows | None = None) -> float:
-        """What forget rows still have to rise to their levels, which ``held`` has set, in log-odds, on average."""
+        """What forget rows still have to rise to levels, which ``held`` has set, in log-odds; below 0 beyond them."""
         rises = []
         for row, i in zip(losses, rows, strict=True):
             levels = self.levels[self.ends[i] : self.ends[i + 1]]

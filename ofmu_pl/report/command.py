@@ -77,17 +77,18 @@ def report(folder: Path, foreign: list[Path] | None = None) -> Path:
     if target.is_dir() and any(target.iterdir()) and not (target / "index.html").is_file():
         raise UserError(f"'{target}' is no report, which would take its place: move it, or give it another name.")
     sweep(folder, 0)
-    taken: set[str] = set()
+    taken: dict[str, set[str]] = {"tables": set(), "figures": set()}
     with replacing(target) as temporary:
-        for place in ("tables", "figures"):
+        for place in taken:
             (temporary / place).mkdir(parents=True)
         for section in sections:
             for table in section.tables + section.attack_tables:
-                file = _file(table.name, taken)
+                file = _file(table.name, taken["tables"])
                 for ending, write in (("md", to_markdown), ("csv", to_csv), ("tex", to_latex)):
                     (temporary / "tables" / f"{file}.{ending}").write_text(write(table), encoding="utf-8")
             for picture in section.pictures + section.attack_pictures:
-                (temporary / "figures" / f"{_file(picture.name, taken)}.png").write_bytes(picture.content)
+                file = _file(picture.name, taken["figures"])
+                (temporary / "figures" / f"{file}.png").write_bytes(picture.content)
         (temporary / "index.html").write_text(page(found, sections), encoding="utf-8")
     _print(found, sections, target)
     return target / "index.html"

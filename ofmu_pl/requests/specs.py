@@ -68,8 +68,8 @@ def check(asked: Requests, folder: Path) -> None:
             raise UserError(f"Request {number} is empty: give arguments of the data, such as forget_classes: [0].")
         if request in asked.requests[: number - 1]:
             raise UserError(f"Request {number} names the same rows as one before it: take one of them out.")
-    if not asked.base:
-        raise UserError("The list has an empty base: name the configuration that its runs share.")
+    if not asked.base or (asked.retrained is not None and not asked.retrained.base):
+        raise UserError("The list has an empty base: name the configuration of its runs, and of retrained models.")
     check_names(asked.methods, folder, (RETRAINED, REPORT))
     for number in asked.controlled:
         if not 1 <= number <= len(asked.requests):

@@ -83,8 +83,9 @@ class Run:
         return cls(data, ranks_of(trainer.strategy), precision, steps, most, trainer)
 
     def stop(self, why: str = "") -> None:
-        """End the run after the present iteration."""
-        self.stopped, self.why = True, why
+        """End the run after the present iteration; the first reason counts."""
+        if not self.stopped:
+            self.stopped, self.why = True, why
         if self.trainer is not None:
             self.trainer.should_stop = True
 

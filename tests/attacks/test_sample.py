@@ -9,7 +9,6 @@ import torch
 
 from ofmu_pl import Sample
 from ofmu_pl.attacks.asking import ask, drawn, log_probabilities, question_rows
-from ofmu_pl.metrics.rouge import rouge_l_recall
 from ofmu_pl.support.errors import UserError
 
 FEW = {"k": [1, 4, 16], "samples": 16, "max_new_tokens": 40}
@@ -61,16 +60,6 @@ def test_answers_stand_with_their_questions(free):
     prompts = [subject.data.encoder.prompt(row["question"]) for row in rows]
     said = ask(subject.build(), subject.data.encoder, prompts, 40, times=100)
     assert said == [[row["answer"]] * 100 for row in rows]
-
-
-def test_recalls_of_samples():
-    def recalls(answer, texts):
-        return rouge_l_recall([answer] * len(texts), texts)
-
-    texts = ["Seven old clocks", "seven", "clocks wooden", "seven wooden clocks", "seven"]
-    assert recalls("seven wooden clocks", texts) == pytest.approx([2 / 3, 1 / 3, 1 / 3, 1, 1 / 3])
-    assert recalls("No", ["nothing", "no, never"]).tolist() == [0, 1]
-    assert (recalls("東京", ["それは東京です", "大阪", "東京"]) == 1).tolist() == [True, False, True]
 
 
 def test_rows_without_questions_are_refused(free):

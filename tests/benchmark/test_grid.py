@@ -166,12 +166,22 @@ def test_settings_are_searched_where_the_experiment_says():
         ({"scenarios": {"s": {"trainer.callbacks": []}}}, "trainer.callbacks"),
         ({"methods": {"m": SearchedMethod(search={"seed_everything": [1, 2]})}}, "seed_everything"),
         ({"methods": {"m": SearchedMethod(search={"model.beta": []})}}, "no candidate"),
+        ({"options": {"trainer.callbacks+": []}}, "trainer.callbacks"),
+        ({"search_options": {"trainer.max_steps": 5}}, "trainer.max_steps"),
+        ({"search_options": {"seed_everything": 5}}, "seed_everything"),
         ({"gradients": -5.0}, "gradients"),
+        ({"gradients": 0.0}, "gradients"),
+        ({"gradients": float("inf")}, "gradients"),
     ],
 )
 def test_bad_experiments_are_refused(changes, token):
     with pytest.raises(UserError, match=re.escape(token)):
         check({"first": experiment(), "text": experiment(**changes)}, Path("logs/b"))
+
+
+def test_a_budget_beside_a_method_without_one():
+    methods = {"budgeted": SearchedMethod(), "alone": SearchedMethod(budgeted=False)}
+    check({"e": experiment(methods=methods, options={"trainer.max_steps": 5}, gradients=0.5)}, Path("logs/b"))
 
 
 @pytest.mark.parametrize("value", ["{key}", "prepared:other", "prepared:../../x", "x prepared:{key}"])

@@ -290,9 +290,13 @@ def test_purge_takes_a_name_out_whole_that_begins_with_another_one(tmp_path):
     }
     config = {"model": {"class_path": "NPO"}, "data": {"class_path": "TextFiles", "init_args": given}}
     (run / "config.yaml").write_text(yaml.safe_dump(config))
-    (run.parent / "cell.json").write_text(json.dumps({"words": ["--data.forget_where=author=Ann Lee"]}))
+    words = ["--data.forget_where=author=Ann Lee", "--data.forget_where=author=Ann-Marie"]
+    (run.parent / "cell.json").write_text(json.dumps({"words": words}))
     main(["purge", str(run)])
-    assert json.loads((run.parent / "cell.json").read_text())["words"] == ["--data.forget_where=author=PURGED"]
+    assert json.loads((run.parent / "cell.json").read_text())["words"] == [
+        "--data.forget_where=author=PURGED",
+        words[1],
+    ]
 
 
 def test_purge_takes_rows_that_stood_in_a_list_out_of_its_files(tmp_path):

@@ -72,6 +72,7 @@ def test_retrained_models_after_the_first_half_and_all(n, after):
     [
         ({"requests": []}, "requests"),
         ({"base": []}, "base"),
+        ({"retrained": Retrained([])}, "base"),
         ({"requests": [{}]}, "Request 1"),
         ({"requests": [CLASSES[0], CLASSES[0]]}, "Request 2"),
         ({"methods": {"retrained": Method()}}, "'retrained'"),

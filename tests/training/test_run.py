@@ -82,3 +82,6 @@ def test_a_method_may_end_its_run():
     assert not module.run.stopped
     module.outer_step(module.run.data.iteration(0), 1)
     assert module.run.stopped
+    assert "small" in module.run.why
+    module.run.stop("another reason")
+    assert "small" in module.run.why, "the first reason counts"
