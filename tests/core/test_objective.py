@@ -187,7 +187,7 @@ def test_adams_ascent_equals_its_formula():
         m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g**2
         z = z + 0.1 * (m / (1 - 0.9**t)) / ((v / (1 - 0.99**t)).sqrt() + 1e-8)
     forget = [lambda: 0.5 * (x - a) @ A @ (x - a)]
-    run = Run(None, optimizers=[torch.optim.SGD([x]), torch.optim.Adam([x], lr=7.0, betas=(0.9, 0.99))])
+    run = Run(None, optimizers=[torch.optim.SGD([x]), torch.optim.Adam([x], lr=0.1, betas=(0.9, 0.99))])
     step = AdamSteps(0.1).step(run, [x], BoundedLoss(), [])
     ascend(Autograd([x]), [(forget, [])] * 3, 5.0, 0.0, replace(AS_PRINTED, inner_clip=0.5), step)
     torch.testing.assert_close(x.detach(), z, rtol=1e-12, atol=1e-12)
