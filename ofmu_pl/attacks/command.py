@@ -192,7 +192,8 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
     attempts, hashes = _attempts(on, attacks, seeds, device)
     _announce(on.place, attempts)
     whole = sum(attempt.steps for attempt in attempts)
-    bar = tqdm(total=whole, desc=visible(f"attacks on {on.place}"), unit="step", leave=False, dynamic_ncols=True)
+    told = {"desc": visible(f"attacks on {on.place}"), "disable": not whole}
+    bar = tqdm(total=whole, unit="step", leave=False, dynamic_ncols=True, **told)
     found: dict[str, dict[str, list[Finding]]] = {}
     left_out: set[str] = set()
     not_made: dict[str, str] = {}
