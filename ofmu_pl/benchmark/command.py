@@ -10,7 +10,7 @@ from typing import Any
 from ofmu_pl.benchmark.comparison import Comparisons
 from ofmu_pl.benchmark.grid import Cell, Grid, model_folder
 from ofmu_pl.benchmark.manifest import Manifest, Place
-from ofmu_pl.benchmark.pool import Job, Pool
+from ofmu_pl.benchmark.pool import Job, Pool, left
 from ofmu_pl.benchmark.progress import Live
 from ofmu_pl.benchmark.search import chosen
 from ofmu_pl.benchmark.specs import ATTACKS, PREPARED, Options, Planned, check, files
@@ -19,10 +19,10 @@ from ofmu_pl.report import report
 from ofmu_pl.support.errors import UserError
 from ofmu_pl.support.escapes import say
 from ofmu_pl.support.files import below, file_hash, locked
-from ofmu_pl.support.kept import damage, read_record, warn_damaged
+from ofmu_pl.support.kept import damage, warn_damaged
 from ofmu_pl.support.records.manifest import MANIFEST
 from ofmu_pl.support.records.results import ATTACKS as FOUND
-from ofmu_pl.support.records.results import BEGUN, FINISHED, RESULTS, JobRecord
+from ofmu_pl.support.records.results import BEGUN, FINISHED, RESULTS
 from ofmu_pl.support.shipped import expanded
 from ofmu_pl.support.version import key_of
 
@@ -250,7 +250,7 @@ class Stages:
 
 def job_of(cell: Cell, folder: Path, fit: Fit) -> Job:
     """The job of a run in a benchmark's folder; one that was begun and has not ended goes on."""
-    words, begun = cell.words(folder), read_record(JobRecord, folder / cell.folder / BEGUN)
+    words, begun = cell.words(folder), left(folder / cell.folder / BEGUN)
     if begun is not None and begun.key == cell.key:
         words.append("--ckpt_path=last")
     return Job(folder / cell.folder, cell.key, partial(fit, words), words, f"latest/{RESULTS}")

@@ -70,11 +70,16 @@ class Job:
         return self._mine(FAILED)
 
     def _mine(self, name: str) -> JobRecord | None:
-        try:
-            found = read_record(JobRecord, self.place / name)
-        except OSError:  # that of one job must not end the others
-            return None
+        found = left(self.place / name)
         return found if found is not None and found.key == self.key else None
+
+
+def left(path: Path) -> JobRecord | None:
+    """The record that a job left; ``None``: none that can be read, since that of one job must not end the others."""
+    try:
+        return read_record(JobRecord, path)
+    except OSError:
+        return None
 
 
 def _last_written(word: str) -> float:

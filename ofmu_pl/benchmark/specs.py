@@ -162,7 +162,9 @@ def check(experiments: dict[str, Planned], folder: Path) -> None:
 def _check_budget(name: str, e: Planned) -> None:
     """Refuse what a budget would replace without a word, and searches of nothing."""
     budgeted = [method for method in e.methods.values() if method.budgeted]
-    replaced = [options for method in budgeted for options in (method.options, *method.candidates)]
+    replaced = []
+    for method in budgeted:
+        replaced += [method.options, *method.candidates]
     if len(budgeted) == len(e.methods):  # else shared options are those of the others
         replaced += [e.options, e.search_options, *e.scenarios.values()]
     check_own(replaced, ["trainer.max_steps", "trainer.callbacks"], f"'{name}' has a budget and")

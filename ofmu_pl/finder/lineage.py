@@ -75,4 +75,7 @@ def _counts(rows: Sequence[Row], run: Path) -> dict[str, int]:
         known = {stream: set(kept) for stream, kept in read_json(run / LINEAGE).items()}
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise UserError(f"'{run / LINEAGE}', the hashes of a run's rows, is damaged: put it back.") from error
-    return {stream: sum(not kept.isdisjoint(own) for own in sought) for stream, kept in known.items()}
+    counts = {}
+    for stream, kept in known.items():
+        counts[stream] = sum(not kept.isdisjoint(own) for own in sought)
+    return counts

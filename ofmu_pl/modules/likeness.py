@@ -54,12 +54,11 @@ class Likeness:
         forgotten = self.reader.losses("forget", rows)
         same, told = alike([row.mean() for row in forgotten], [row.mean() for row in held])
         seen = {f"goal/{name}": value for name, value in told.items()}
-        kinds = self.reader.data.kinds_of("forget", rows)
         if not self.can_tell:
             left = self.still_to_rise(forgotten, rows, held)
-            same = abs(left) <= WIDTH
-            seen["goal/left"] = left
-        elif kinds is not None:  # tokens that are not pushed may stay better known than in held-out rows
+            return abs(left) <= WIDTH, {**seen, "goal/left": left}
+        kinds = self.reader.data.kinds_of("forget", rows)
+        if kinds is not None:  # tokens that are not pushed may stay better known than in held-out rows
             ours = _facts(forgotten, kinds)
             theirs = _facts(held, self.reader.data.kinds_of(str(self.reader.data.never_seen), self.reader.held_out))
             same, told = alike(ours, theirs)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ofmu_pl import __version__
 from ofmu_pl.benchmark.grid import Cell
+from ofmu_pl.benchmark.pool import left
 from ofmu_pl.benchmark.specs import Options, files
 from ofmu_pl.report.runs import value_of
 from ofmu_pl.requests.specs import Requests, Sequence, controls, sequences
@@ -15,7 +16,7 @@ from ofmu_pl.support.kept import read_record
 from ofmu_pl.support.records.manifest import MethodRecord
 from ofmu_pl.support.records.reading import Entries
 from ofmu_pl.support.records.requests import REQUESTS, ControlRecord, RequestRecord, RequestsRecord, Row, SequenceRecord
-from ofmu_pl.support.records.results import FAILED, FINISHED, RESULTS, Cost, JobRecord, Results
+from ofmu_pl.support.records.results import FAILED, FINISHED, RESULTS, Cost, Results
 from ofmu_pl.support.sets import REQUEST
 from ofmu_pl.support.version import RESULTS_VERSION
 
@@ -43,7 +44,7 @@ class State:
         for sequence in self.sequences:
             for number, cell in enumerate(sequence.cells, start=1):
                 place, old = self.folder / cell.folder, known.get(cell.folder)
-                found = (*(read_record(JobRecord, place / name) for name in (FINISHED, FAILED)), old)
+                found = (left(place / FINISHED), left(place / FAILED), old)
                 if not place.is_dir() or {record.key for record in found if record is not None} <= {cell.key}:
                     continue
                 what = _changed(old.options, cell.options) if old else "the list had another request there"
