@@ -33,9 +33,8 @@ class Lite0(EfficientNet):
 
 def photos(file: Path, most: int, folder: Path, gone: str) -> TensorDataset:
     """Write the first images of each class, those of class 0 under ``gone``, and give them as tensors with classes."""
-    table = pyarrow.parquet.read_table(file).to_pylist()
     images, labels, written = [], [], [0] * len(CLASSES)
-    for row in table:
+    for row in pyarrow.parquet.read_table(file).to_pylist():
         label = row["label"]
         if written[label] == most:
             continue

@@ -6,9 +6,10 @@
     python scripts/make_smollm2.py $OFMU_LANGUAGE/SmolLM2-135M-Instruct     # for configs/benchmarks/smollm2.yaml
 
 ``people`` has five questions about each of LUME's invented persons: 8 to forget, 16 to retain, 16 that no model sees
-(of the same file as the 8). ``knowundo`` has the first rows of each of KnowUnDo's files. The model learns either in
-minutes. ``tasks`` holds lm-eval's descriptions of what no model here is trained on: questions of MMLU in letters,
-TOFU's world facts with wrong answers beside the right one, and the wording of MMLU's questions.
+(of the same file as the 8). ``few`` has half as many, as plain questions and answers. ``knowundo`` has the first rows
+of each of KnowUnDo's files. The model learns any of them in minutes. ``tasks`` holds lm-eval's descriptions of what no
+model here is trained on: questions of MMLU in letters, TOFU's world facts with wrong answers beside the right one, and
+the wording of MMLU's questions.
 """
 
 import json
@@ -44,11 +45,16 @@ PROSE = {
 
 
 def main(folder: Path) -> None:
-    """Make a folder of what the shared one has."""
+    """Make a folder of what the shared one has: of all, or of LUME alone where there is no more."""
     folder, shared = folder.absolute(), Path(os.environ["OFMU_SHARED"]) / "data"
     forget, retain = (questions(shared / "lume" / f"{side}.jsonl") for side in ("forget", "retain"))
     for side, people in {"forget": forget[:8], "retain": retain[:16], "holdout": forget[8:24]}.items():
         write(folder / "people" / f"{side}.jsonl", [*chain.from_iterable(people)])
+    for side, people in {"forget": forget[:4], "retain": retain[:8], "holdout": forget[4:12]}.items():
+        rows = [{"question": row["input"], "answer": row["output"]} for row in chain.from_iterable(people)]
+        write(folder / "few" / f"{side}.jsonl", rows)
+    if not (shared / "knowundo").is_dir():
+        return
     for name, rows in FIRST.items():
         write_json(folder / "knowundo" / name, read_json(shared / "knowundo" / name)[:rows])
     mmlu = read(shared / "mmlu/test_sample.jsonl")

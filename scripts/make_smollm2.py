@@ -17,12 +17,7 @@ GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def convert(source: Path, folder: Path) -> None:
-    """Write the model and the tokenizer of a GGUF file as a folder that knows of no quantization.
-
-    Args:
-        source: Folder of the GGUF file.
-        folder: Folder to write.
-    """
+    """Write model and tokenizer of the GGUF file in ``source`` to ``folder``, which knows of no quantization."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer  # asks at import whether gguf is there
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 import numpy as np
+from nulls import markdown
 from results import write_below
 from torch import nn
 
@@ -48,7 +49,7 @@ for title, *patterns in zip(words[::3], words[1::3], words[2::3], strict=True):
         for name, r in models[0][0].items():
             merit = [np.array([(2 * r.higher_is_better - 1) * m[name].value for m in side]) for side in models]
             rows.setdefault(f"| {name} | {r.group} |", []).append((auc(*merit), *auc_interval(*merit)))
-lines = [head, "|" + "---|" * (head.count("|") - 1)]
+lines = []
 for name, areas in sorted(rows.items(), key=lambda row: -np.nan_to_num(row[1])[:2, 0].mean()):  # by the first title
     lines.append(name + "".join(f" {a:.2f} [{low:.2f}, {high:.2f}] |" for a, low, high in areas))
-write_below("metrics-measured", "\n".join(lines) + "\n")
+write_below("metrics-measured", markdown(head, lines) + "\n")

@@ -72,7 +72,7 @@ AGAINST: dict[str, tuple[Callable[[np.random.Generator, int], np.ndarray], float
 
 def markdown(head: str, rows: Iterable[str]) -> str:
     """A table of lines; ``head`` has the columns' names between bars."""
-    return "\n".join([head, "|---" * (head.count("|") - 1) + "|", *rows])
+    return "\n".join([head, "|" + "---|" * (head.count("|") - 1), *rows])
 
 
 def against_a_number(draws: int = 2000) -> Iterator[str]:

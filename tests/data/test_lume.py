@@ -153,6 +153,9 @@ def test_the_slices_of_the_benchmarks_share_no_person(shared, tmp_path, monkeypa
     read = lambda path: [json.loads(line) for line in path.read_text().splitlines()]  # noqa: E731
     sides = [read(tmp_path / "people" / f"{side}.jsonl") for side in ("forget", "retain", "holdout")]
     assert [len(rows) for rows in sides] == [40, 80, 80]
+    few = [read(tmp_path / "few" / f"{side}.jsonl") for side in ("forget", "retain", "holdout")]
+    assert [len(rows) for rows in few] == [20, 40, 40]
+    assert few[0][0] == {"question": sides[0][0]["input"], "answer": sides[0][0]["output"]}
     persons = [{row["id"].rstrip("0123456789")[:-2] for row in rows} for rows in sides]
     assert len(set.union(*persons)) == sum(map(len, persons)) == 40
     held = str(tmp_path / "people/holdout.jsonl")

@@ -1,15 +1,21 @@
-"""NPO's forget loss as OFMU's lower level, so that its ascent can reach: a control of configs/benchmarks/reach.yaml.
+"""Parts of OFMU that are controls of configs/benchmarks/reach.yaml.
 
-PYTHONPATH=scripts python -m ofmu_pl benchmark --config configs/benchmarks/reach.yaml --trust npo_level
+PYTHONPATH=scripts python -m ofmu_pl benchmark --config configs/benchmarks/reach.yaml --trust reach_controls
 """
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from ofmu_pl.core.algorithm import OuterIteration
+from ofmu_pl.core.vectors import Vector
 from ofmu_pl.losses import npo
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
 from ofmu_pl.modules.lower_level import LowerLevel
+from ofmu_pl.modules.reaching import Reach
 from ofmu_pl.modules.reference_scores import reference_nll
+from ofmu_pl.modules.upper_level import Iteration
 
 
 class NPOLevel(LowerLevel):
@@ -39,3 +45,19 @@ class NPOLevel(LowerLevel):
     def state_dict(self) -> Checkpoint:
         """With the scores, since a resumed run's model has moved."""
         return {**super().state_dict(), "reference_nll": self.reference_nll}
+
+
+class RandomReach(Reach):
+    """``Reach`` with one random direction for the whole run in the place of the ascent's running mean.
+
+    No loss falls along it, so give a ``length``, and no ``drop``.
+    """
+
+    def iterate(self, given: Iteration) -> tuple[OuterIteration, dict[str, float]]:
+        """Both loops, with the ascents' gradients taken at a random place."""
+
+        def drawn() -> Vector:
+            draws = torch.Generator().manual_seed(0)
+            return [torch.randn(x.shape, generator=draws).to(x) for x in given.mean()]
+
+        return super().iterate(replace(given, mean=drawn))
