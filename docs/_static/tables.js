@@ -37,7 +37,8 @@ function draw(table, figures, column, falling) {
     const line = element("tr", "", body);
     for (const cell of row) {
       const place = element("td", cell.text, line);
-      if (cell.best) place.className = "best";
+      if (cell.best) place.classList.add("best");
+      if (cell.text.length > 40) place.classList.add("text");
       if (cell.small) element("small", " " + cell.small, place);
     }
   }
