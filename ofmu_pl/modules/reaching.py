@@ -61,7 +61,7 @@ class Reach(UpperLevel):
     def iterate(self, given: Iteration) -> tuple[OuterIteration, dict[str, float]]:
         """Both loops, with the ascents' gradients taken back there."""
         given = replace(given, due=given.due and given.beta > 0)
-        measured = {"reach": 0.0}
+        measured = {"reach": 0.0, "rho": 0.0}
         u = given.mean() if given.penalised and given.number >= self.start_iterations else []
         if not to_unit_(u):
             return given.run(0.0), measured
@@ -81,7 +81,7 @@ class Reach(UpperLevel):
 
         found = replace(given, setting=replace(given.setting, back=back)).run(0.0)
         self.acted += 1
-        return found, measured | {"reach": lengths[0]}
+        return found, measured | {"reach": lengths[0], "rho": self.rho}
 
     def _look(self, setting: Setting, u: Vector) -> dict[str, float]:
         """Measure once where on the way back both losses are lowest, and how much of the forget loss is lost there.

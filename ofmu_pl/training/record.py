@@ -17,7 +17,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from ofmu_pl.support.extras import installed
 
 CURVES = (
-    *("L_f", "inner/L_f", "L_r", "Sim", "grad_L_f", "grad_L_r", "grad_Phi"),
+    *("L_f", "inner/L_f", "inner/distance", "L_r", "Sim", "grad_L_f", "grad_L_r", "grad_Phi"),
     *("rho", "penalty", "penalty_share", "curvature", "gradient_norm"),
 )
 """Names of the values that ``results.json`` keeps of every iteration; ``gradient_norm`` is the norm of the whole

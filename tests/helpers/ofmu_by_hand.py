@@ -503,7 +503,7 @@ class AutoByHand:
 
     def iterate(self, k, batch):
         """Iteration k, from 0, up to its check."""
-        form, scalars = self.form, {"rho": self.form.reach or self.form.rho_0}
+        form, scalars = self.form, {"rho": self.form.rho_0}
         self.model.work += len(batch["forget"]) + (0 if k else examined(form, self.model.data.batch_size))
         due = k % form.higher_order_every == 0 and self.gone >= form.higher_order_from
         self.paused.append(due and self.way.harm > KEPT)
@@ -555,6 +555,8 @@ class AutoByHand:
             gap = self.way.ahead(batch, t, len(batches), far.item())
             self.model.go(self.up.descent(gradient, gap))
             found = found or {"inner/distance": far.item(), "inner/grad_Phi": gradient.norm().item()}
+            if t == 0 and self.form.reach:
+                found["rho"] = self.form.reach if self.lengths[-1] else 0.0
         return found
 
 

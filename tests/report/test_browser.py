@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +60,33 @@ def test_all_of_it_unfolded_fits_the_page(browser, page, width):
     open_page(browser, page.as_uri(), width)
     browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+TABLE = {"place": "", "title": "A table", "head": ["method", "value", "what " * 20], "notes": ["a note"]}
+LONG = "a statement that needs more than a line of its column " * 3
+TEXTS = [
+    [("b", None), ("10", 10.0), ("", None)],
+    [("a", None), ("–", None), (LONG, None)],
+    [("c", None), ("9", 9.0), ("", None)],
+]
+
+
+def test_the_page_of_all_tables_sorts_and_fits(browser, tmp_path):
+    """``docs/makers/tables.py`` puts the data in."""
+    rows = [[{"text": text, "small": "", "number": number} for text, number in row] for row in TEXTS]
+    data = {"p": {"tables": [TABLE | {"rows": rows}, TABLE | {"title": "Another", "rows": rows[:1]}], "figures": []}}
+    script = (Path(__file__).parents[2] / "docs/_static/tables.js").as_uri()
+    html = '<select id="pages"></select><select id="tables"></select><div id="shown"></div>'
+    page = tmp_path / "tables.html"
+    page.write_text(f"{html}<script>const PAGES = {json.dumps(data)};</script><script src='{script}'></script>")
+    console, _ = open_page(browser, page.as_uri() + "#p/0")
+    assert console == []
+    first = "return [...document.querySelectorAll('tbody td:first-child')].map(x => x.textContent)"
+    assert browser.execute_script(first) == ["b", "a", "c"]
+    for column, order in ((0, "abc"), (1, "cba"), (1, "bca")):
+        browser.execute_script(f"document.querySelectorAll('th button')[{column}].click()")
+        assert "".join(browser.execute_script(first)) == order
+    assert browser.execute_script("return [...document.querySelectorAll('td.text')].map(x => x.textContent)") == [LONG]
+    browser.execute_script("tables.value = 1; tables.onchange()")
+    assert browser.execute_script("return location.hash") == "#p/1"
+    assert browser.execute_script(first) == ["b"]

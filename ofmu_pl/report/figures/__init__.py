@@ -32,10 +32,10 @@ COMPARED = {
     "telemetry": (
         "OFMU, iteration by iteration",
         telemetry,
-        "For a run that goes wrong: losses of the forget batch, which ascents raise, and of the retain batch; their "
-        "gradients' lengths and the cosine between them (similarity); and what the penalty adds. Markers: only some "
-        "iterations have measured it. Where the curvature of Φ along grad Φ is above 0, the penalty "
-        "takes forgetting back.",
+        "For a run that goes wrong: losses of the forget batch, which ascents raise, and of the retain batch; how "
+        "far forget rows are from their goal; the gradients' lengths and the cosine between them (similarity); and "
+        "what the penalty adds. Markers: only some iterations have measured it. Where the curvature of Φ along grad Φ "
+        "is above 0, the penalty takes forgetting back.",
     ),
 }
 """Figures of methods side by side."""

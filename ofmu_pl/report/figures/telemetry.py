@@ -1,4 +1,4 @@
-"""What OFMU saw on its way: losses, similarity, gradients' norms, the penalty's size, and where Phi curves upwards."""
+"""What OFMU saw on its way: losses, the distance to its goal, similarity, gradients, penalty, and the curvature."""
 
 from itertools import chain
 from typing import Literal
@@ -16,6 +16,7 @@ from ofmu_pl.support.grouping import grouped
 
 PANELS: dict[str, dict[str, str]] = {
     "loss (nats)": {"L_f": "forget", "L_r": "retain"},
+    "goal (log-odds)": {"inner/distance": "distance"},
     "similarity": {"Sim": "Sim"},
     "|gradient|": {"grad_L_f": "forget loss", "grad_L_r": "retain loss", "grad_Phi": "Φ"},
     "penalty": {"penalty_share": "|penalty| / |grad L_r|", "rho": "ρ, or r of Reach"},
@@ -64,8 +65,10 @@ def telemetry(experiment: Study, look: Look) -> Figure | None:
         if label in AROUND_ZERO:
             axis.axhline(0.0, color="0.4", linewidth=0.8)
         if len(names) > 1:
-            lines = [Line2D([], [], color="0.2", linestyle=style) for style in STYLES[: len(names)]]
-            axis.legend(lines, list(names.values()), loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderpad=0)
+            styles = [(name, style) for name, style in zip(names, STYLES, strict=False) if name in known]
+            lines = [Line2D([], [], color="0.2", linestyle=style) for _, style in styles]
+            called = [names[name] for name, _ in styles]
+            axis.legend(lines, called, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderpad=0)
     axes.flat[-1].set(xlabel="outer iteration")
     figure.align_ylabels()
     several = ": means over seeds and scenarios" if any(len(runs) > 1 for runs in by_method.values()) else ""
