@@ -50,6 +50,7 @@ def test_the_page_opens_without_network_or_errors(browser, page):
     widths = browser.execute_script("return [...document.images].map(i => i.complete && i.naturalWidth)")
     assert len(widths) >= 10
     assert all(width > 1000 for width in widths)
+    browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
     shown = browser.execute_script("return [...document.images].map(i => i.getBoundingClientRect().width)")
     assert min(shown) >= 1000 * 12 / 14, "ten points of a ten-inch figure are no fewer than 12 CSS pixels"
     assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")

@@ -15,12 +15,13 @@ from ofmu_pl.report.runs import Study, words
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that is drawn: the name of its file, what it is, how to read it, and the PNG."""
+    """A figure that is drawn: its file's name, what it is, how to read it, the PNG, and whether a click shows it."""
 
     name: str
     title: str
     caption: str
     content: bytes
+    folded: bool = False
 
 
 COMPARED = {
@@ -67,7 +68,7 @@ def pictures(experiment: Study, look: Look) -> Iterator[Picture]:
         for name, (title, draw, caption) in FIGURES.get(experiment.kind, {}).items():
             figure = draw(experiment, look)
             if figure is not None:
-                yield Picture(f"{experiment.name}-{name}", title, caption, png(figure))
+                yield Picture(f"{experiment.name}-{name}", title, caption, png(figure), folded=draw is telemetry)
 
 
 def attack_pictures(experiment: Study, look: Look) -> Iterator[Picture]:
