@@ -66,7 +66,7 @@ def _many(command: str, words: list[str], description: str) -> None:
     parser = Parser(prog=f"ofmu_pl {command}", description=description)
     parser.add_argument("--config", action=ActionConfigFile, help="A YAML file with these options.")
     parser.add_function_arguments(MANY_RUNS[command], skip={"fit"})
-    options = parser.instantiate_classes(parser.parse_args(words))
+    options = parser.instantiate(parser.parse_args(words))
     MANY_RUNS[command](**{name: options[name] for name in vars(options) if name != "config"}, fit=fit)
 
 
@@ -87,7 +87,7 @@ def _attack(words: list[str], description: str) -> None:
     parser.add_subclass_arguments(PairedDataModule, "data", required=False, help="Its rows.")
     values = parser.parse_args(words)
     check_classes(values)
-    options = parser.instantiate_classes(values)
+    options = parser.instantiate(values)
     attack(
         options.attacks,
         options.runs,

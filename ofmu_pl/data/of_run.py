@@ -44,7 +44,7 @@ def part_of_run(config: Path, base: type, name: str, wanted: object) -> Any:
         raise UserError(f"The {name} that '{config}' names would be downloaded: do so yourself, then set it there.")
     try:
         with libraries_alone():
-            return parser.instantiate_classes(values)[name]
+            return parser.instantiate(values)[name]
     except UserError:
         raise
     except (ValueError, TypeError, RuntimeError, ImportError, OSError) as error:

@@ -75,7 +75,7 @@ def main():
     import ofmu_pl.finder.lineage
     import ofmu_pl.report
 
-    ofmu_pl.cli.parser.Parser.instantiate_classes = stop
+    ofmu_pl.cli.parser.Parser.instantiate = stop
     ofmu_pl.finder.command.search = ofmu_pl.finder.lineage.trace = stop
     ofmu_pl.cli.purge.purge = ofmu_pl.report.report = stop
     wrong = [sentence for words in given["commands"] for sentence in parsed(words)]
