@@ -21,6 +21,7 @@ LAST = "last"  # the word that stands, in place of a path, for the newest sound 
 SETTINGS = "settings"  # key of the run's `settings` in a checkpoint
 NAMES = "names"  # key of the names of everything in the network and the optimizers (`shards.names`)
 ENDED = "ended"  # key of the `length` that the run was asked for, present where the run has stopped by itself
+WHY = "why"  # key beside it of the reason, if there is one to be said
 _OURS = {"callbacks", "data_hashes", "global_step", "loops", "lr_schedulers", "pytorch-lightning_version"}
 _WEIGHTS = {"optimizer_states", "state_dict"}  # of a folder of shards these are the shards
 

@@ -12,7 +12,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.utilities import rank_zero_info
 
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.training.checkpoints import ENDED, SETTINGS
+from ofmu_pl.training.checkpoints import ENDED, SETTINGS, WHY
 from ofmu_pl.training.interrupts import Interrupted, end, kill, listening
 
 _AUTOMATIC = {"GradientAccumulationScheduler", "StochasticWeightAveraging", "WeightAveraging"}
@@ -51,13 +51,11 @@ class Resumable(pl.Callback):
                     "their optimizers themselves: remove it (for less memory set model.micro_batch_size)."
                 )
 
-    def on_save_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        """Add the settings, and whether the run has stopped by itself."""
+    def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Add the settings, whether the run has stopped by itself, and why."""
         checkpoint[SETTINGS] = self.settings
         if trainer.should_stop:
-            checkpoint[ENDED] = self.length
+            checkpoint |= {ENDED: self.length, WHY: pl_module.run.why}
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Remove the checkpoints that a killed process left beyond ``save_top_k``."""
@@ -132,6 +130,12 @@ class Ended(pl.Callback):
     Lightning calls neither ``on_train_start`` nor ``on_train_end`` of a run that starts at ``max_steps``.
     """
 
+    why = ""
+
+    def on_load_checkpoint(self, trainer: pl.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Read why the run had stopped."""
+        self.why = checkpoint.get(WHY, "")
+
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Lift the limit, which Lightning checks before anything else; a timer that is over must not skip the run."""
         self._exchange_limits(trainer, -1, sys.maxsize)
@@ -139,7 +143,7 @@ class Ended(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Restore the limit, and stop."""
         self._exchange_limits(trainer, *self._kept)
-        pl_module.run.stop()
+        pl_module.run.stop(self.why)
         rank_zero_info(f"All {trainer.global_step} iterations are done: evaluation and export are what is left.")
 
     def _exchange_limits(self, trainer: pl.Trainer, most: int, least: int | None) -> None:

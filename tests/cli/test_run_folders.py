@@ -126,6 +126,7 @@ def test_a_run_that_stopped_by_itself_is_not_trained_further(fit, refused, monke
         refused(*LAST, *options)
     run = fit(*LAST, *options)
     assert read(run)["provenance"]["steps"] == 1
+    assert "The run ended since" in (run / "audit.html").read_text(), "though this process did not see why"
     capsys.readouterr()
     assert fit(*LAST, *options) == run
     assert capsys.readouterr().out == f"finished: see {run}\n"
