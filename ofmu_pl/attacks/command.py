@@ -82,6 +82,8 @@ def attack(
     for on in map(of_run, runs_below(runs or [])):
         found[on.place] = _attack(on, attacks, seeds, device)
         tell(on)
+        if (on.place / AUDIT).is_file():
+            say(f"Page to sign: {on.place / AUDIT}")
     across(attacks, found)
 
 
@@ -231,6 +233,7 @@ def _attack(on: Attacked, attacks: list[Attack], seeds: Sequence[int], device: s
         record = _merged(before, record, hashes)
     record.write(on.place / ATTACKS)
     print_attacks(str(on.place), record)
+    say(f"Results: {on.place / ATTACKS}")
     return found
 
 

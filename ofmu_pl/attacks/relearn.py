@@ -123,7 +123,7 @@ class Relearn(TrainingAttack):
             if data.never_seen is None:
                 raise UserError(f"{data.why_no_never_seen}, so attacks.source=form has none to train on: leave it out.")
             if data.splits[data.never_seen] is data.splits[FORGET]:
-                raise UserError("Held-out rows that are asked for cannot be trained on too: there is no such control.")
+                raise UserError("It trains on held-out rows, so it cannot ask for them, too, as a control.")
             return stream(subject, data.never_seen, range(len(data.splits[data.never_seen])), seed)
         if data.modality != "text":
             raise UserError("attacks.source asks for texts, and images have none: give forget, retain or form.")

@@ -79,7 +79,7 @@ class Rows:
             if missing:
                 raise UserError(
                     f"{self.place(i)} has no text in '{missing[0]}' (its columns: {', '.join(row)}): fill it, remove "
-                    f"the row, or name another column, of your own rows by `data.columns={{{missing[0]}: NAME}}`."
+                    f"the row, or name another column, of your own rows by --data.columns '{{{missing[0]}: NAME}}'."
                 )
             found.append(tuple(row[name] for name in names))
         return found

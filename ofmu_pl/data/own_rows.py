@@ -26,7 +26,8 @@ def form_of(rows: Rows, columns: dict[str, str]) -> str:
         if first is None:
             raise UserError(
                 f"'{rows.source}' has the columns {', '.join(row)} and none of the forms {', '.join(FORMS)}: say which "
-                f"column is which, for example `data.columns={{question: {next(iter(row), 'NAME')}, answer: NAME}}`."
+                "column is which, for all files alike, for example --data.columns "
+                f"'{{question: {next(iter(row), 'NAME')}, answer: NAME}}'."
             )
         if form != first:
             has = f"a '{form}'" if form else f"no '{first}'"

@@ -174,5 +174,7 @@ def _in_short(told: dict[str, Told], attacks: Mapping[str, AttackRecord]) -> lis
     name, t = max(told.items(), key=lambda x: (x[1].verdict == "more", x[1].share.value))
     if t.verdict == "more":
         by = f"{name}, which asks {t.asks[0].lower()}{t.asks[1:]}" if t.asks else name
-        sentences.append(f"Most came back by {by}: {_figure(t.share)} of the way from {t.control} to the model before.")
+        sentences.append(
+            f"Of those, most came back by {by}: {_figure(t.share)} of the way from {t.control} to the model before."
+        )
     return sentences

@@ -57,6 +57,22 @@ def like_held_out(scores: Scores) -> str | None:
     return None
 
 
+def like_retained(scores: Scores) -> str | None:
+    """Say that held-out rows are known as well as retain rows, and mostly right; ``None``: they are not.
+
+    Their losses are below ln 2 on average, and a one-sided rank test at 5 % does not find them higher.
+    """
+    if not {"retain", "holdout"} <= scores.keys():
+        return None
+    kept, unseen = (scores[name].answer_loss for name in ("retain", "holdout"))
+    if unseen.mean() >= np.log(2) or mannwhitneyu(kept, unseen, alternative="less").pvalue <= LEVEL:
+        return None
+    return (
+        f"The target knows held-out rows as well as rows that must stay (mean loss {unseen.mean():.2f} and "
+        f"{kept.mean():.2f} nats), so it was perhaps trained on them, {SO}: give rows that it has never seen."
+    )
+
+
 def read_otherwise(model: nn.Module, data: SplitImages) -> str | None:
     """Say how images or classes must be read for most training images to be right, and many more than as given."""
     batch = data.plain("full", list(evenly(range(len(data.splits["full"])), TRIED)))

@@ -14,6 +14,8 @@ MEANINGS: dict[Verdict, str] = {
     "below the goal": "It lies below the goal.",
     "too few": "Too few rows of such values: no difference from the goal could be told from chance.",
 }
+ALONE = "The goal is outside of the interval, but by a test of both sides, and of all such numbers, that may be chance."
+"""What is added where an interval, which is that of one number as if it were alone, seems to say otherwise."""
 CHANGES: dict[Change, str] = {
     "worse": "It is worse than before.",
     "better": "It is better than before.",
@@ -74,6 +76,9 @@ def statements(after: Metrics, before: Metrics, retrained: Metrics) -> dict[str,
             goal = None if r.target is None else shown(r.target, r) + _whose(r, bool(retrained))
             goal = goal if r.apart is None else f"{goal}, a second one {shown(r.apart, r)} from it"
             meaning = MEANINGS[r.verdict] if r.verdict else _untested(r)
+            low, high = r.interval or (-math.inf, math.inf)
+            if r.verdict == "no difference" and r.target is not None and not low <= r.target <= high:
+                meaning = f"{meaning} {ALONE}"
             statement = Statement(name, text, was, goal, r.verdict, meaning)
             found.setdefault(HEADINGS.get(group, "Other tests"), []).append(statement)
     return found

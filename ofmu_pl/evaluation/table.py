@@ -63,7 +63,8 @@ def print_table(ending: FinalTable, whole: bool = False) -> None:
     for caveat in caveats.values():
         on.print(caveat, style="bold red", highlight=False, markup=False)
     rows = judged if whole else shortened(judged)
-    more = f"{len(judged) - len(rows)} more metrics: --table all, results.json" if len(rows) < len(judged) else None
+    left = len(judged) - len(rows)
+    more = f"{left} more metrics are in results.json (fit --table all shows them)" if left else None
     star = STARRED if any(map(differs, rows.values())) else None
     remark = "\n".join(filter(None, (ending.remark, star, more))) or None
     table = models_table(ending.title, remark, ["metric", "better"], {name: name == measured for name in columns})
@@ -101,6 +102,8 @@ def _in_short(before: Metrics, after: Metrics, caveats: dict[str, str]) -> Itera
             goal = "" if r.target is None else f", goal {figure(r.target)}"
             chance = f" ({between(r.interval)})" if r.interval else ""
             says = r.verdict or (f"{r.change} than before" if r.change in ("worse", "better") else r.change)
+            if r.verdict == before[name].verdict == "no difference":
+                says = "no difference, as before the run, so that it says nothing"
             told = f": {says}" if says else ""
             yield f"{head}: {name} {figure(before[name].value)} → {figure(r.value)}{chance}{goal}{told}"
     yield from in_words(after, before)

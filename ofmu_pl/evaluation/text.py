@@ -17,7 +17,7 @@ from ofmu_pl.data.base import data_of
 from ofmu_pl.data.lineage import write_lineage
 from ofmu_pl.evaluation.account import Example, Measured
 from ofmu_pl.evaluation.base import Evaluation
-from ofmu_pl.evaluation.caveats import like_held_out
+from ofmu_pl.evaluation.caveats import like_held_out, like_retained
 from ofmu_pl.evaluation.reference import (
     Facts,
     Reference,
@@ -149,7 +149,7 @@ class TextEvaluation(Evaluation):
 
     def unknown(self, trainer: pl.Trainer, model: nn.Module, scores: Scores) -> str | None:
         """Hold its rows against random guesses, and its forget rows against held-out rows."""
-        return super().unknown(trainer, model, scores) or like_held_out(scores)
+        return super().unknown(trainer, model, scores) or like_held_out(scores) or like_retained(scores)
 
     def interim_metrics(self, trainer: pl.Trainer, scores: Scores) -> Metrics:
         """The metrics of the data's suite without the reference, which has other items."""

@@ -56,7 +56,7 @@ CLUES = {
     "mia_facts": "how little the facts in a row's answer surprise the model",
     "mia_min_k": "the words that surprise the model most",
     "mia_min_k_plus_plus": "the words that surprise the model most, against all words that could stand there,",
-    "mia_zlib": "how little a row surprises the model for its wealth of words",
+    "mia_zlib": "how little a row surprises the model for how much it says (by its compressed length)",
     "mia_reference": "how much less a row surprises the model than the retrained one",
 }
 """What each attack goes by."""

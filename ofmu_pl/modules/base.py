@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
-from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.optim import Optimizer
@@ -431,8 +431,13 @@ class UnlearningModule(pl.LightningModule, ABC):
             return self.outer_step(batch, number)
 
     def on_train_end(self) -> None:
-        """Take the weights that are kept, where no callback has measured or exported them."""
+        """Take the weights that are kept, where no callback did, and say that a goal was not reached."""
         self.ending.settle(self)
+        if self.ending.stop_at is not None and not self.run.stopped:
+            rank_zero_warn(
+                f"The run ended after {self.run.step} iterations, before its goal was reached: give it more "
+                "(trainer.max_steps) with --ckpt_path last."
+            )
 
     def what_was_done(self) -> str:
         """``in_words``, of a method with parts those that the run had: for the audit page, after the run."""

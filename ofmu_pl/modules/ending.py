@@ -118,8 +118,10 @@ class Ending:
             self._keep(method, harm, seen)
         told = ", ".join(f"{name.removeprefix('goal/')} {value:.3g}" for name, value in seen.items())
         if reached and self.stop_at is not None:
-            rank_zero_info(f"Stopping after {number} iterations: the goal of model.stop_at is reached ({told}).")
-            method.run.stop("its goal was reached")
+            whose = "facts in forget rows" if "goal/facts_auc" in seen else "forget rows"
+            goal = f"its goal was reached, as the loss no longer tells {whose} from held-out ones"
+            rank_zero_info(f"Stopping after {number} iterations, since {goal} ({told}).")
+            method.run.stop(goal)
         elif self.max_harm is not None and harm > self.max_harm:
             rank_zero_info(f"Stopping after {number} iterations: retain rows lose more than model.max_harm: {told}.")
             method.run.stop("what must stay had lost as much as was allowed")

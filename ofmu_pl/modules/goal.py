@@ -77,22 +77,26 @@ class Goal:
         self.likeness = Likeness(self.reader, self.levels.still_to_rise)
         self.old = torch.empty(0)
 
-    def begin(self, outer_batches: range) -> None:
-        """Read the model that is to forget, once.
-
-        ``outer_batches`` are the numbers of the retain batches that the run draws; empty: all retain rows are read.
-        """
-        m, count = self.reader.count("retain"), self.reader.count("forget")
+    def warn(self) -> None:
+        """Say what held-out rows cannot tell, where there are none or few."""
         if self.data.never_seen is None:
             rank_zero_warn(
                 f"{self.data.why_no_never_seen}, so forget rows are to end at a loss of {self.levels.blind:.2f} nats "
                 f"(a model that knows nothing has ln V, {self.guess:.2f})."
             )
         elif not self.likeness.can_tell:
+            count, held = self.reader.count("forget"), len(self.reader.held_out)
             rank_zero_warn(
-                f"{count} forget row(s) beside {len(self.reader.held_out)} held-out row(s) are too few for a test: no "
-                "AUC could tell them apart. The run goes by the loss that its forget rows are to have."
+                f"{count} forget row(s) beside {held} held-out row(s) are too few for a test: no AUC could tell them "
+                "apart. The run goes by the loss that its forget rows are to have."
             )
+
+    def begin(self, outer_batches: range) -> None:
+        """Read the model that is to forget, once.
+
+        ``outer_batches`` are the numbers of the retain batches that the run draws; empty: all retain rows are read.
+        """
+        m = self.reader.count("retain")
         self.levels.begin()
         drawn: set[int] = set()
         for number in outer_batches:

@@ -79,8 +79,8 @@ class CausalLM(Network):
     ) -> None:
         if (path is None) == (config is None):
             raise UserError(
-                "A language model needs either a path or a config: give `path=FOLDER_OR_HUB_ID`, or the "
-                "fields of a random one in `config`, not both."
+                "A language model needs a path or a config: give a folder or a hub's id as --model.network.path "
+                "(`path=` from Python), or the fields of a random model as `config`, not both."
             )
         self.path, self.config, self.trust_remote_code = path, config, trust_remote_code
         own = self.own_adapters

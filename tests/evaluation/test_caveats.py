@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import ofmu_pl
-from ofmu_pl.evaluation.caveats import SO, guessed, like_held_out, read_otherwise
+from ofmu_pl.evaluation.caveats import SO, guessed, like_held_out, like_retained, read_otherwise
 from ofmu_pl.evaluation.images import score_images
 from ofmu_pl.metrics import ImageScores, SetScores
 
@@ -36,6 +36,20 @@ def side(losses, facts=None):
 def test_forget_rows_are_held_against_held_out_rows(forget, held, known, suffix):
     scores = {f"forget{suffix}": side(forget), f"holdout{suffix}": side(held)}
     assert (like_held_out(scores) is None) is known
+
+
+@pytest.mark.parametrize(
+    ("kept", "held", "told"),
+    [
+        (np.linspace(0.1, 0.4, 20), np.linspace(0.12, 0.39, 12), True),
+        (np.linspace(0.1, 0.4, 20), np.linspace(0.3, 0.6, 12), False),  # less known
+        (np.linspace(2, 6, 20), np.linspace(2, 6, 12), False),  # neither is known, as where a base model is to forget
+    ],
+)
+def test_held_out_rows_that_are_known_are_told(kept, held, told):
+    said = like_retained({"forget": side([0.1] * 4), "retain": side(kept), "holdout": side(held)})
+    assert (said is not None) is told
+    assert like_retained({"forget": side([0.1] * 4), "holdout": side(held)}) is None
 
 
 def test_facts_alone_may_be_known():

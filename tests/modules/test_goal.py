@@ -286,8 +286,9 @@ def test_the_goal_is_reached_where_rows_look_alike_and_what_is_kept_is_whole(sid
 @pytest.mark.parametrize(("forget", "holdout"), [(1, 10), (2, 6), (3, 4)])
 def test_rows_that_no_auc_could_tell_apart_go_to_their_levels(draw, forget, holdout):
     sides = Sides(forget=draw(0.01, 0.1, forget), retain=draw(0.01, 0.1, M), holdout=draw(3, 6, holdout))
+    goal = begun(sides)
     with pytest.warns(UserWarning, match=rf"^{forget} .*\b{holdout} held-out"):
-        goal = begun(sides)
+        goal.warn()
     assert not goal.check()[0]  # an AUC of 1 lies within such an AUC's interval of .5
     sides.loss["forget"] = goal.levels.levels[:, None] - 1.0
     assert not goal.check()[0]
@@ -302,7 +303,8 @@ def test_without_held_out_rows_the_level_is_said_to_be_a_guess(sides, modality, 
     sides.never_seen, sides.modality = None, modality
     goal = Goal(sides, sides.tokens, 10, guess=7.0)
     with pytest.warns(UserWarning, match=sides.why_no_never_seen):
-        goal.begin(range(3))
+        goal.warn()
+    goal.begin(range(3))
     assert goal.levels.levels.unique().tolist() == [level]
     goal.path.skip()
     assert not goal.check()[0], "no row has moved"
