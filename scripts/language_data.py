@@ -44,8 +44,8 @@ PROSE = {
 }
 
 
-def main(folder: Path) -> None:
-    """Make a folder of what the shared one has: of all, or of LUME alone where there is no more."""
+def main(folder: Path, few: bool = False) -> None:
+    """Make a folder of what the shared one has; with ``few`` of LUME's people alone."""
     folder, shared = folder.absolute(), Path(os.environ["OFMU_SHARED"]) / "data"
     forget, retain = (questions(shared / "lume" / f"{side}.jsonl") for side in ("forget", "retain"))
     for side, people in {"forget": forget[:8], "retain": retain[:16], "holdout": forget[8:24]}.items():
@@ -53,7 +53,7 @@ def main(folder: Path) -> None:
     for side, people in {"forget": forget[:4], "retain": retain[:8], "holdout": forget[4:12]}.items():
         rows = [{"question": row["input"], "answer": row["output"]} for row in chain.from_iterable(people)]
         write(folder / "few" / f"{side}.jsonl", rows)
-    if not (shared / "knowundo").is_dir():
+    if few:
         return
     for name, rows in FIRST.items():
         write_json(folder / "knowundo" / name, read_json(shared / "knowundo" / name)[:rows])

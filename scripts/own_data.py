@@ -26,7 +26,7 @@ TOFU = {"forget": "forget10", "retain": "retain90", "holdout": "holdout10"}
 
 
 def main(folder: Path) -> None:
-    """Write a folder for each model, unless it is there."""
+    """Write a folder for each model."""
     for name, (authors, forgotten) in AUTHORS.items():
         splits, _ = Authors(authors, forgotten).load()
         unseen, _ = Authors(2 * authors, authors).load()  # the first half of them are these

@@ -9,9 +9,9 @@ export OFMU_SHARED="${OFMU_SHARED:-$PWD/../shared}" OFMU_LANGUAGE="${OFMU_LANGUA
 case "$1" in
     own-data) python scripts/own_data.py "$OFMU_LANGUAGE/own" ;;
     smollm2*)
-        python scripts/language_data.py "$OFMU_LANGUAGE"
+        python scripts/language_data.py "$OFMU_LANGUAGE" --few "$([ "$1" = smollm2_example ] && echo true || echo false)"
         python scripts/make_smollm2.py "$OFMU_LANGUAGE/SmolLM2-135M-Instruct"
         [ "$1" != smollm2_facts ] || python scripts/rwku_data.py "$OFMU_LANGUAGE/SmolLM2-135M-Instruct" "$OFMU_LANGUAGE/facts"
         ;;
 esac
-python -m ofmu_pl benchmark --config "configs/benchmarks/$1.yaml" "${@:2}"
+exec python -m ofmu_pl benchmark --config "configs/benchmarks/$1.yaml" "${@:2}"

@@ -60,16 +60,19 @@ def like_held_out(scores: Scores) -> str | None:
 def like_retained(scores: Scores) -> str | None:
     """Say that held-out rows are known as well as retain rows, and mostly right; ``None``: they are not.
 
-    Their losses are below ln 2 on average, and a one-sided rank test at 5 % does not find them higher.
+    Their losses are below ln 2 on average, and a one-sided rank test at 5 % does not find them higher; where rows are
+    too few for any test, not all are higher.
     """
     if not {"retain", "holdout"} <= scores.keys():
         return None
     kept, unseen = (scores[name].answer_loss for name in ("retain", "holdout"))
-    if unseen.mean() >= np.log(2) or mannwhitneyu(kept, unseen, alternative="less").pvalue <= LEVEL:
+    higher = mannwhitneyu(kept, unseen, alternative="less").pvalue <= LEVEL or auc(kept, unseen) == 1
+    if unseen.mean() >= np.log(2) or higher:
         return None
     return (
-        f"The target knows held-out rows as well as rows that must stay (mean loss {unseen.mean():.2f} and "
-        f"{kept.mean():.2f} nats), so it was perhaps trained on them, {SO}: give rows that it has never seen."
+        "Nothing shows that the target knows held-out rows less well than rows that must stay (mean loss "
+        f"{unseen.mean():.2f} and {kept.mean():.2f} nats). If it was trained on them, they are no goal, {SO}: give "
+        "rows that it has never seen."
     )
 
 

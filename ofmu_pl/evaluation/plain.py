@@ -14,7 +14,7 @@ MEANINGS: dict[Verdict, str] = {
     "below the goal": "It lies below the goal.",
     "too few": "Too few rows of such values: no difference from the goal could be told from chance.",
 }
-ALONE = "The goal is outside of the interval, but by a test of both sides, and of all such numbers, that may be chance."
+ALONE = "The goal lies outside of the interval, but of so many numbers one such case may be chance."
 """What is added where an interval, which is that of one number as if it were alone, seems to say otherwise."""
 CHANGES: dict[Change, str] = {
     "worse": "It is worse than before.",

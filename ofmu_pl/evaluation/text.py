@@ -149,7 +149,8 @@ class TextEvaluation(Evaluation):
 
     def unknown(self, trainer: pl.Trainer, model: nn.Module, scores: Scores) -> str | None:
         """Hold its rows against random guesses, and its forget rows against held-out rows."""
-        return super().unknown(trainer, model, scores) or like_held_out(scores) or like_retained(scores)
+        seen = like_retained(scores) if self.source is None else None  # else the retrained model is the goal
+        return super().unknown(trainer, model, scores) or seen or like_held_out(scores)
 
     def interim_metrics(self, trainer: pl.Trainer, scores: Scores) -> Metrics:
         """The metrics of the data's suite without the reference, which has other items."""

@@ -433,10 +433,11 @@ class UnlearningModule(pl.LightningModule, ABC):
     def on_train_end(self) -> None:
         """Take the weights that are kept, where no callback did, and say that a goal was not reached."""
         self.ending.settle(self)
-        if self.ending.stop_at is not None and not self.run.stopped:
+        at_limit = self.trainer.global_step == self.trainer.max_steps
+        if self.ending.stop_at is not None and not self.run.stopped and at_limit:
             rank_zero_warn(
-                f"The run ended after {self.run.step} iterations, before its goal was reached: give it more "
-                "(trainer.max_steps) with --ckpt_path last."
+                f"The run ended at its limit of {self.run.step} iterations, and no look had found its goal reached: "
+                "allow more (trainer.max_steps; with checkpoints --ckpt_path last goes on from here)."
             )
 
     def what_was_done(self) -> str:

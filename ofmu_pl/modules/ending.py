@@ -118,8 +118,7 @@ class Ending:
             self._keep(method, harm, seen)
         told = ", ".join(f"{name.removeprefix('goal/')} {value:.3g}" for name, value in seen.items())
         if reached and self.stop_at is not None:
-            whose = "facts in forget rows" if "goal/facts_auc" in seen else "forget rows"
-            goal = f"its goal was reached, as the loss no longer tells {whose} from held-out ones"
+            goal = f"its goal was reached: {_reached(seen)}"
             rank_zero_info(f"Stopping after {number} iterations, since {goal} ({told}).")
             method.run.stop(goal)
         elif self.max_harm is not None and harm > self.max_harm:
@@ -159,6 +158,14 @@ class Ending:
         if found < self.best or not self._weights:
             self.best, self.step = found, method.run.step
             self._weights = [x.detach().to("cpu", copy=True) for x in _places(method)]
+
+
+def _reached(seen: dict[str, float]) -> str:
+    """What a goal that is reached says of forget rows, by what was compared."""
+    if "goal/left" in seen:  # too few rows for an AUC, or none that are held out
+        return "forget rows have the loss that they were to have"
+    whose = "the facts in forget rows" if "goal/facts_auc" in seen else "forget rows"
+    return f"by the loss {whose} are known no better than held-out ones"
 
 
 def _places(method: Any) -> list[Tensor]:

@@ -45,7 +45,7 @@ def test_a_run_leaves_results(run):
     curves = results["curves"]
     telemetry = {"L_f", "L_r", "Sim", "grad_Phi", "grad_L_r", "rho", "penalty", "curvature", "gradient_norm"}
     assert set(curves) >= telemetry
-    always = {"inner/L_f", "L_r", "rho", "gradient_norm"}  # one iteration of five is whole
+    always = {"inner/L_f", "inner/distance", "L_r", "rho", "gradient_norm"}  # one iteration of five is whole
     assert all(points["step"] == ([1, 2, 3, 4] if name in always else [1]) for name, points in curves.items())
     assert curves["rho"]["value"] == pytest.approx([0.3 * 1.5**k for k in range(3)] + [1.0])
     assert results["provenance"]["forgotten"] == [0]

@@ -52,6 +52,12 @@ def test_held_out_rows_that_are_known_are_told(kept, held, told):
     assert like_retained({"forget": side([0.1] * 4), "holdout": side(held)}) is None
 
 
+def test_of_few_rows_known_best_nothing_is_told():
+    """No rank test of two and two rows could find it."""
+    assert like_retained({"retain": side([0.1, 0.2]), "holdout": side([0.5, 0.6])}) is None
+    assert like_retained({"retain": side([0.1, 0.5]), "holdout": side([0.2, 0.6])}) is not None
+
+
 def test_facts_alone_may_be_known():
     losses = np.linspace(2, 6, 12)
     scores = {"forget": side(losses, losses / 100), "holdout": side(losses, losses)}

@@ -42,7 +42,7 @@ def test_a_run_ends_where_forget_rows_are_like_held_out_ones(unlearn):
     assert trainer.global_step % LOOK_EVERY == 0
     reached, seen = method.reached()
     assert reached
-    assert "goal" in method.run.why
+    assert "than held-out ones" in method.run.why
     assert abs(seen["goal/auc"] - 0.5) < 0.25
     assert method.watches_held_out
 
@@ -142,6 +142,7 @@ def test_one_row_is_compared_by_its_loss(unlearn, known):
     assert 0 < trainer.global_step < 200
     _, seen = method.reached()
     assert seen["goal/left"] < 1
+    assert "held-out" not in method.run.why, "no comparison has ended it"
 
 
 def test_copies_of_a_row_make_no_test(unlearn, known):

@@ -221,7 +221,7 @@ def test_finetune_learns():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (CausalLM, "path=FOLDER_OR_HUB_ID"),
+        (CausalLM, "model.network.path"),
         (lambda: CausalLM(path="x", config=TINY), "`config`"),
         (lambda: OFMU(CausalLM(config=TINY), inner_steps=0), "inner_steps"),
         (lambda: OFMU(CausalLM(config=TINY), upper=printed(gamma=0.5)), "gamma"),

@@ -76,6 +76,8 @@ def attack_pictures(experiment: Study, look: Look) -> Iterator[Picture]:
     with mpl.rc_context(RC):
         for attack in attacks_of(experiment):
             figure = attack_figure(experiment, attack, look)
-            caption = "Black is the retrained model, where a model that forgot should be; grey is the target."
+            caption = (
+                "Grey is the target. Black, if there is one, is a retrained model, as which one that forgot should be."
+            )
             if figure is not None:
                 yield Picture(f"{experiment.name}-{attack}-attack", f"Attack {words(attack)}", caption, png(figure))
