@@ -76,8 +76,6 @@ def attack_pictures(experiment: Study, look: Look) -> Iterator[Picture]:
     with mpl.rc_context(RC):
         for attack in attacks_of(experiment):
             figure = attack_figure(experiment, attack, look)
-            caption = (
-                "Grey is the target. Black, if there is one, is a retrained model, as which one that forgot should be."
-            )
+            caption = "Grey is the target. Black is a retrained model, if there is one: a model that forgot is near it."
             if figure is not None:
                 yield Picture(f"{experiment.name}-{attack}-attack", f"Attack {words(attack)}", caption, png(figure))
