@@ -231,10 +231,8 @@ def _end(run: Measured) -> str:
     """Why the run ended, as a sentence behind others; empty where nothing but its length was to end it."""
     if why := run.module.run.why:
         return f" The run ended since {why}."
-    short = run.module.ending.stop_at is not None and run.trainer.global_step == run.trainer.max_steps
-    return (
-        f" It ended at its limit of {run.trainer.max_steps} iterations, before its goal was reached." if short else ""
-    )
+    limit = f" It ended at its limit of {run.trainer.max_steps} iterations, before its goal was reached."
+    return limit if run.module.ran_out else ""
 
 
 def base_model(path: str | None) -> str | None:

@@ -164,6 +164,12 @@ class UnlearningModule(pl.LightningModule, ABC):
             return self.ending.watch.check()
 
     @property
+    def ran_out(self) -> bool:
+        """Whether the run ended at its limit of iterations, and a goal that was to end it had not been reached."""
+        ended = self.run.stopped or bool(self.run.why)  # which a run has that goes on in its last evaluation
+        return self.ending.stop_at is not None and not ended and self.trainer.global_step == self.trainer.max_steps
+
+    @property
     def gradient_evaluations(self) -> float:
         """Work so far, in gradients of one batch's loss, over all resumed parts of the run."""
         return self._gradient_evaluations
@@ -433,8 +439,7 @@ class UnlearningModule(pl.LightningModule, ABC):
     def on_train_end(self) -> None:
         """Take the weights that are kept, where no callback did, and say that a goal was not reached."""
         self.ending.settle(self)
-        at_limit = self.trainer.global_step == self.trainer.max_steps
-        if self.ending.stop_at is not None and not self.run.stopped and at_limit:
+        if self.ran_out:
             rank_zero_warn(
                 f"The run ended at its limit of {self.run.step} iterations, and no look had found its goal reached: "
                 "allow more (trainer.max_steps; with checkpoints --ckpt_path last goes on from here)."
