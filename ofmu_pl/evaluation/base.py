@@ -302,7 +302,7 @@ class Evaluation(pl.Callback, ABC):
         if self.before and guessed(scores, self._guess(trainer), "retain"):
             caveats["kept"] = "What must stay is lost: the model knows it no better than random guesses."
         title = f"{data_of(trainer).name}, {type(pl_module).__name__}, {trainer.global_step} iterations"
-        title += f", definition {self.definition}"
+        title += "" if self.definition == "exact" else f", definition {self.definition}"
         self.ending = FinalTable(title, columns, self.remark(trainer, columns[judged]), caveats)
         if log_dir is not None:
             run = Measured(trainer, pl_module, weights, self.weights, Path(log_dir), scores, columns, judged)
