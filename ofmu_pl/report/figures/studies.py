@@ -102,10 +102,11 @@ def trade_offs(experiment: Study, look: Look) -> Figure | None:
         axis.margins(0.12)
         axis.set(xlim=widened(axis.get_xlim(), units[0]), ylim=widened(axis.get_ylim(), units[1]))
         bottom = axis.get_ylim()[0]
-        for method in far_below:
+        for place, method in enumerate(sorted(far_below, key=lambda method: known[method][0].mean)):
             x, y = known[method]
             axis.plot(x.mean, bottom, look.marker(method), color=look.colour(method), clip_on=False, label=method)
-            axis.annotate(f"↓ {y.mean:.2g}", (x.mean, bottom), (6, 2), textcoords="offset points", fontsize=8)
+            aside = (6, 2 + 10 * (place % 3))  # so that neighbours' values do not overlap
+            axis.annotate(f"↓ {y.mean:.2g}", (x.mean, bottom), aside, textcoords="offset points", fontsize=8)
     seeds = "means over seeds, whiskers ± 1 std; " if experiment.replicated else ""
     return finished(figure, f"Trade-off: {seeds}the star is the goal; thick edges: the front; ↓: further below", look)
 
