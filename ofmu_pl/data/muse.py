@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import Rows, read_part
-from ofmu_pl.data.pieces import pieces, refuse_short
+from ofmu_pl.data.pieces import pieces_of
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.tokenizers import Tokenizer
 from ofmu_pl.support.sets import HOLDOUT, PROBE
@@ -69,10 +69,7 @@ class MUSE(TextDataModule):
         sides = {"forget": self.forget, "retain": self.retain}
 
         def cut(part: str) -> list[list[Row]]:
-            rows = self._read(part)
-            found = pieces(tokenizer, [text for (text,) in rows.texts("text")], self.max_length)
-            refuse_short(found, rows.place)
-            return found
+            return pieces_of(tokenizer, self._read(part), self.max_length)
 
         splits = {side: list(chain.from_iterable(cut(part))) for side, part in sides.items()}
         sets: dict[str, list[Row]] = {}

@@ -1,8 +1,9 @@
 """Texts as rows: cut into pieces that a model can read, which lose no token."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ofmu_pl.data.encoded import Row
+from ofmu_pl.data.own_files import Rows
 from ofmu_pl.data.row_encoder import first_tokens
 from ofmu_pl.data.tokenizers import Tokenizer
 from ofmu_pl.support.errors import UserError
@@ -38,13 +39,6 @@ def shared_run(
     return sorted(found)
 
 
-def refuse_short(parts: Sequence[list[Row]], place: Callable[[int], str]) -> None:
-    """Refuse texts of one token, by what each of ``pieces`` came from."""
-    for i, own in enumerate(parts):
-        if len(own[0]["tokens"]) < 2:
-            raise UserError(f"{place(i)} has one token, which teaches nothing: remove it or join it to more.")
-
-
 def pieces(tokenizer: Tokenizer, texts: Sequence[str], size: int | None) -> list[list[Row]]:
     """The rows that each text becomes, pieces with the tokenizer's first token before them.
 
@@ -62,4 +56,13 @@ def pieces(tokenizer: Tokenizer, texts: Sequence[str], size: int | None) -> list
         rest = ids[len(first) :] if ids[: len(first)] == first else ids  # a text may begin with the token already
         parts = windows(rest, len(rest) if most is None else most)
         found.append([{"tokens": first + part} for part in parts])
+    return found
+
+
+def pieces_of(tokenizer: Tokenizer, rows: Rows, size: int | None) -> list[list[Row]]:
+    """The ``pieces`` of each row's ``text``; texts of one token are refused."""
+    found = pieces(tokenizer, [text for (text,) in rows.texts("text")], size)
+    for i, own in enumerate(found):
+        if len(own[0]["tokens"]) < 2:
+            raise UserError(f"{rows.place(i)} has one token, which teaches nothing: remove it or join it to more.")
     return found

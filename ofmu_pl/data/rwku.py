@@ -7,7 +7,7 @@ from typing import Any
 
 from ofmu_pl.data.encoded import Row
 from ofmu_pl.data.own_files import Rows, from_hub, read_file, sound
-from ofmu_pl.data.pieces import pieces, refuse_short
+from ofmu_pl.data.pieces import pieces_of
 from ofmu_pl.data.text import Encoder
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.support.errors import UserError, check_range
@@ -111,10 +111,7 @@ class RWKU(TextDataModule):
 
     def _pieces(self, rows: Rows) -> list[Row]:
         """Texts as documents."""
-        texts = [text for (text,) in rows.texts("text")]
-        found = pieces(self.make_tokenizer(), texts, self.max_length)
-        refuse_short(found, rows.place)
-        return list(chain.from_iterable(found))
+        return list(chain.from_iterable(pieces_of(self.make_tokenizer(), rows, self.max_length)))
 
     def _replies(self, rows: Rows) -> list[Row]:
         """Texts as replies, of which the beginning is given."""

@@ -13,7 +13,7 @@ from ofmu_pl.data.base import ALTERNATIVE
 from ofmu_pl.data.encoded import Row, first_copies
 from ofmu_pl.data.own_files import Rows, Source, read_source
 from ofmu_pl.data.own_rows import Side, chosen_rows, form_of, refuse_overlap, sound_rows
-from ofmu_pl.data.pieces import pieces, refuse_short, shared_run
+from ofmu_pl.data.pieces import pieces_of, shared_run
 from ofmu_pl.data.row_encoder import PLACE
 from ofmu_pl.data.text_base import TextDataModule
 from ofmu_pl.data.turns import turns_of
@@ -172,10 +172,7 @@ class TextFiles(TextDataModule):
         rows = rows.part(i for i, x in enumerate(texts) if not isinstance(x, str) or x.strip())  # corpora have blanks
         if not rows.rows:
             raise UserError(f"Every text of '{rows.source}' is empty: give `{rows.option}` texts with words.")
-        sound = [text for (text,) in rows.texts("text")]
-        parts = pieces(self.make_tokenizer(), sound, self.max_length)
-        refuse_short(parts, rows.place)
-        return Side(name, rows, form, parts)
+        return Side(name, rows, form, pieces_of(self.make_tokenizer(), rows, self.max_length))
 
 
 def _once(name: str, rows: Iterable[Row]) -> list[Row]:
