@@ -81,20 +81,32 @@ class Guessable:
     def kinds(self, row: Encoded) -> np.ndarray:
         """The kind of each token that the row's loss is on, (n,) int8: ``OWN``, ``USUAL`` or ``COPIED``."""
         kinds = []
-        for turn in _turns(row):
-            copied = self._copied(turn)
-            for place, contexts in _contexts(turn, copied):
-                known = [self._usual[context] for context in contexts if context in self._usual]
-                usual = bool(known) and known[0] == row.input_ids[place]
-                kinds.append(COPIED if place in copied else USUAL if usual else OWN)
+        for place, copied, contexts in self._places(row):
+            known = [self._usual[context] for context in contexts if context in self._usual]
+            usual = bool(known) and known[0] == row.input_ids[place]
+            kinds.append(COPIED if copied else USUAL if usual else OWN)
         return np.array(kinds, dtype=np.int8)
 
-    def _copied(self, row: Encoded) -> set[int]:
+    def _places(self, row: Encoded) -> Iterator[tuple[int, bool, list[Context]]]:
+        """Each place of answers, whether its token is copied, and the contexts before it, the longest first.
+
+        A run of copied tokens is one symbol.
+        """
+        for places in _answers(row):
+            copied, symbols = self._copied(row.input_ids, places), row.input_ids[: places.start]
+            for place in places:
+                contexts = [tuple(symbols[-length:]) for length in range(min(LONGEST, len(symbols)), 0, -1)]
+                yield place, place in copied, contexts
+                if place not in copied:
+                    symbols.append(row.input_ids[place])
+                elif symbols[-1] != COPY:
+                    symbols.append(COPY)
+
+    def _copied(self, tokens: Sequence[int], places: range) -> set[int]:
         """The places of an answer whose tokens stand in its question."""
-        places = answer_places(row)
-        first = places[0] if places else 0
-        question, asked = self._read(row.input_ids[:first])
-        answer, said = self._read(row.input_ids[first:])
+        first = places.start
+        question, asked = self._read(tokens[:first])
+        answer, said = self._read(tokens[first : places.stop])
         words = {word for word in WORDS.findall(question) if len(word) >= WORD}
         word_at = _words(answer, said)
         pairs = list(pairwise(own for _, _, own in asked + said))
@@ -102,7 +114,7 @@ class Guessable:
         found = set()
         for i in places:
             word = word_at[i - first]
-            if not word or row.input_ids[i] in self._special:
+            if not word or tokens[i] in self._special:
                 continue
             if word in words or not neighbours.isdisjoint(pairs[i - 1 : i + 1]):
                 found.add(i)
@@ -131,11 +143,9 @@ class Guessable:
         times: Counter[Context] = Counter()
         for row in rows:
             seen: set[tuple[Context, int]] = set()
-            for turn in _turns(row):
-                copied = self._copied(turn)
-                for place, contexts in _contexts(turn, copied):
-                    if place not in copied:
-                        seen.update((context, row.input_ids[place]) for context in contexts)
+            for place, copied, contexts in self._places(row):
+                if not copied:
+                    seen.update((context, row.input_ids[place]) for context in contexts)
             times.update({context for context, _ in seen})
             for context, token in seen:
                 counts[context][token] += 1
@@ -147,26 +157,13 @@ class Guessable:
         return found
 
 
-def _turns(row: Encoded) -> Iterator[Encoded]:
-    """A conversation as rows of one answer each, which begin as it does; a row of one answer, without what follows."""
+def _answers(row: Encoded) -> Iterator[range]:
+    """The places of each answer of a conversation."""
     places = answer_places(row)
     gaps = [k for k in range(1, len(places)) if places[k] > places[k - 1] + 1]
     for start, stop in pairwise([0, *gaps, len(places)]):
         if stop > start:
-            first, end = places[start], places[stop - 1] + 1
-            yield Encoded(row.input_ids[:end], [IGNORED] * first + row.labels[first:end], first)
-
-
-def _contexts(row: Encoded, copied: set[int]) -> Iterator[tuple[int, list[Context]]]:
-    """For each place of an answer the contexts before it, the longest first; a run of copied tokens is one symbol."""
-    places = answer_places(row)
-    symbols = row.input_ids[: places[0]] if places else []
-    for place in places:
-        yield place, [tuple(symbols[-length:]) for length in range(min(LONGEST, len(symbols)), 0, -1)]
-        if place not in copied:
-            symbols.append(row.input_ids[place])
-        elif symbols[-1] != COPY:
-            symbols.append(COPY)
+            yield range(places[start], places[stop - 1] + 1)
 
 
 def _words(text: str, pieces: Sequence[Piece]) -> list[str]:
