@@ -59,7 +59,8 @@ class EpochFrom(DistributedSampler[Any]):
     """The iterations from the present one to the end of its epoch, the same on every rank.
 
     It is a ``DistributedSampler`` of one rank so that Lightning does not wrap it in one of its own, which would list an
-    epoch once and give it out in pieces for ever. Ranks share each item's rows, not the items.
+    epoch once and give it out in pieces for ever. Ranks share each item's rows, not the items. Its length is that of
+    the whole epoch: Lightning itself adds the iterations before a resumed one.
 
     Args:
         length: Iterations per epoch.
@@ -68,15 +69,11 @@ class EpochFrom(DistributedSampler[Any]):
 
     def __init__(self, length: int, left: Callable[[], range]) -> None:
         super().__init__(range(length), num_replicas=1, rank=0, shuffle=False)  # type: ignore[arg-type]
-        self.length, self.left = length, left
+        self.left = left
 
     def __iter__(self) -> Iterator[int]:
         """k, k+1, ..., up to the epoch's last iteration."""
         yield from self.left()
-
-    def __len__(self) -> int:
-        """The length of the whole epoch: Lightning itself adds the iterations before a resumed one."""
-        return self.length
 
 
 class ResumableSampler(DataLoader[Any]):
