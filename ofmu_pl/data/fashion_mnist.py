@@ -1,6 +1,5 @@
 """Fashion-MNIST, and other images in IDX files such as MNIST's."""
 
-import gzip
 import math
 import zlib
 from pathlib import Path
@@ -13,7 +12,7 @@ from torch import Tensor
 from ofmu_pl.data.image_files import Images
 from ofmu_pl.data.images import ImageDataModule
 from ofmu_pl.support.errors import UserError
-from ofmu_pl.support.files import regular
+from ofmu_pl.support.files import opened, regular
 
 DEBIAN = "/usr/share/datasets/fashion-mnist"  # where Debian's package `dataset-fashion-mnist` puts its four files
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -74,7 +73,7 @@ def _read_idx(folder: Path, name: str) -> Tensor:
             f"'{folder}' has no {name}.gz: install Debian's dataset-fashion-mnist, or point data.data at its files."
         )
     try:
-        with gzip.open(regular(path)) if path.suffix == ".gz" else regular(path).open("rb") as file:
+        with opened(regular(path)) as file:
             zeros, kind, sizes = file.read(2), *file.read(2)
             if zeros != b"\0\0" or kind != 8:
                 raise ValueError("it does not begin as a file of unsigned bytes")
