@@ -98,7 +98,7 @@ def original(
     data.require(data.splits)
     if how.base is not None:
         refuse_other_tokens("base model", how.base, data.encoder, template=False)
-    recipe = recipe.untrained() if isinstance(recipe, ImageNetwork) else recipe.at(how.base)
+    recipe = recipe.at(how.base)  # which images have none of
     if isinstance(recipe, ImageNetwork):
         recipe.bn_mode = "retain"
     facts = _facts(how, recipe, data, split, seed)

@@ -11,7 +11,6 @@ from ofmu_pl.core.vectors import Vector, copy_
 from ofmu_pl.losses import kl, nll_and_kl, sample_mean
 from ofmu_pl.modules.two_terms import TwoTerms
 from ofmu_pl.networks.base import Batch, Network
-from ofmu_pl.networks.vision import ImageNetwork
 from ofmu_pl.support.errors import UserError, check_range
 from ofmu_pl.training.parallel import scatter_
 
@@ -120,10 +119,9 @@ class BadTeacher(TwoTerms):
         """Make the incompetent teacher, again where a run goes on; refuse a network that only comes with weights."""
         super().on_train_start()
         data = self.run.data
-        assert isinstance(self.recipe, ImageNetwork), "configure_model has refused others"
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(data.seed ^ 1)  # the target's own training began with the network of data.seed
-            teacher = self.run.convert(self.recipe.untrained().build(data, exact=False))
+            teacher = self.run.convert(self.recipe.at(None).build(data, exact=False))
         self._teacher = [teacher.to(self.device)]  # a list, so that Lightning neither saves nor trains it
 
     def forget_losses(self, part: Batch) -> Tensor:

@@ -76,14 +76,14 @@ class Classifier(ImageNetwork):
             source = ""
         return [*super().identity, text_hash(source)]
 
-    def untrained(self) -> Self:
-        """Copy the recipe without any weights."""
-        if isinstance(self.module, nn.Module):
+    def at(self, path: str | None) -> Self:
+        """Copy the recipe, with weights from another place, or without any."""
+        if path is None and isinstance(self.module, nn.Module):
             raise UserError(
                 "A network that is there already cannot be trained from scratch: give Classifier its class, so that "
                 "the retrained model begins anew, or give the retrained model as the reference."
             )
-        return super().untrained()
+        return super().at(path)
 
     def body(self, channels: int, classes: int) -> nn.Module:
         """Make the network; whoever wrote it says how it is initialised."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import torch
 from safetensors import SafetensorError
@@ -78,10 +78,6 @@ class ImageNetwork(Network):
     def identity(self) -> list[object]:
         """What a trained model is kept by, beside its data and its training."""
         return [type(self).__name__, self.architecture]
-
-    def untrained(self) -> Self:
-        """Copy the recipe without weights."""
-        return self.at(None)
 
     def build(self, datamodule: Any, *, exact: bool) -> nn.Module:
         """Make the network in eval mode.

@@ -176,8 +176,8 @@ def test_what_a_trained_model_is_kept_by():
 
 def test_an_object_cannot_be_retrained():
     with pytest.raises(UserError, match="Classifier"):
-        Classifier(Own()).untrained()
-    assert Classifier(Own, path="x").untrained().path is None
+        Classifier(Own()).at(None)
+    assert Classifier(Own, path="x").at(None).path is None
 
 
 def test_planning_makes_it_without_numbers(data):
