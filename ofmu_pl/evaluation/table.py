@@ -9,7 +9,7 @@ from rich.table import Table
 from ofmu_pl.metrics.nearness import in_words
 from ofmu_pl.metrics.result import GROUPS, MetricResult
 from ofmu_pl.support.grouping import grouped
-from ofmu_pl.support.terminal import console, padding
+from ofmu_pl.support.terminal import console
 
 Metrics = dict[str, MetricResult]
 
@@ -111,7 +111,8 @@ def _in_short(before: Metrics, after: Metrics, caveats: dict[str, str]) -> Itera
 
 def models_table(title: str, caption: str | None, heads: Sequence[str], models: dict[str, bool]) -> Table:
     """A table with a column a model, which may be bold; its title and caption begin where it begins."""
-    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, title_style="bold", padding=padding(console()))
+    padding = (0, 1, 0, 1 if console().width >= 100 else 0)  # less where there is little room
+    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, title_style="bold", padding=padding)
     table.title_justify = table.caption_justify = "left"
     names, *others = heads
     table.add_column(names, overflow="fold")  # names that are cut may be the same

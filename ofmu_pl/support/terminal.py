@@ -43,11 +43,6 @@ def span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def padding(on: Console) -> tuple[int, int, int, int]:
-    """Spaces around the cells of a table: less where there is little room."""
-    return (0, 1, 0, 1 if on.width >= 100 else 0)
-
-
 def print_whole(table: Table, on: Console) -> None:
     """Print a table as wide as it is: a narrower terminal wraps its lines, where rich would cut words and numbers."""
     natural = Measurement.get(on, on.options.update(max_width=10_000), table).maximum
