@@ -16,6 +16,7 @@ from ofmu_pl.support.files import read_json, write_json
 SCHEMA = 1
 """Add 1 in every commit after which an older reader would misunderstand a file; a new entry alone is no such change."""
 Entries = dict[str, dict[str, Any]]  # metrics by name: value, n, direction, target, definition and more
+_types = cache(get_type_hints)  # of a dataclass's fields, by name
 
 
 class NewerError(UserError):
@@ -122,8 +123,3 @@ def _filled(kind: Any, x: dict[str, Any]) -> Any:
                 raise KeyError(field.name)
             found[field.name] = None
     return kind(**found)
-
-
-@cache
-def _types(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
