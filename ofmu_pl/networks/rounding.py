@@ -113,8 +113,7 @@ def round_in_blocks(weight: Tensor, kind: Literal["nf4", "fp4"]) -> Tensor:
     # On the CPU bitsandbytes 0.50 gives other numbers where a row is no whole number of blocks, so a row is a block.
     rows = F.pad(weight.flatten(), (0, -weight.numel() % BLOCK)).view(-1, BLOCK)
     codes, scales = theirs.quantize_4bit(rows, blocksize=BLOCK, quant_type=kind)
-    rounded: Tensor = theirs.dequantize_4bit(codes, scales).flatten()[: weight.numel()].view_as(weight)
-    return rounded
+    return theirs.dequantize_4bit(codes, scales).flatten()[: weight.numel()].view_as(weight)
 
 
 class StoredLinear(nn.Linear):
