@@ -97,7 +97,7 @@ def tofu_metrics(
             goal = wanted.get(metric, known.get(metric.name) if forgets(name) else None)
             results[metric.name] = metric.of_items(values, goal, definition, intervals)
     for probe, forget, retain in _sides(scores):
-        results |= _forget_quality(probe, forget, scores, reference, results, d)
+        results |= _forget_quality(forget, scores, reference, results, d)
         results |= _model_utility(probe, retain, items, d, intervals)
     results |= membership(scores, reference, known, d, intervals)
     return results | _composites(results, d)
@@ -109,12 +109,8 @@ def _sides(scores: Scores) -> list[tuple[str, str, str]]:
     return [("", "forget", "retain"), *((probe, f"{probe}_forget", f"{probe}_retain") for probe in probes)]
 
 
-def _of_probe(metric: Metric, probe: str) -> Metric:
-    return metric.of(probe, group="probes", column=None, family=probe) if probe else metric
-
-
 def _forget_quality(
-    probe: str, name: str, scores: Scores, reference: Scores, results: dict[str, MetricResult], d: Definition
+    name: str, scores: Scores, reference: Scores, results: dict[str, MetricResult], d: Definition
 ) -> dict[str, MetricResult]:
     """The test against the retrained model, and the distance of the two forget truth ratios."""
     ratios = [T.log_truth_ratio(s[name], d) if name in s else None for s in (scores, reference)]
@@ -130,7 +126,7 @@ def _forget_quality(
         (FORGET_QUALITY_DISTANCE, distance, 0.0),
         (TRUTH_RATIO_GAP, abs(ratio.value - (ratio.target or 0.0)), 0.0),
     )
-    return by_name(*(_of_probe(m, probe).result(value, len(ratios[0]), goal, d.name) for m, value, goal in found))
+    return by_name(*(T.of_set(m, name).result(value, len(ratios[0]), goal, d.name) for m, value, goal in found))
 
 
 def _model_utility(
@@ -151,7 +147,8 @@ def _model_utility(
     moved = [(x - x.mean(0)) @ (slope / np.maximum(x.mean(0), 1e-12) ** 2) for x in groups]
     rows = (moved[0] + value, *moved[1:])
     ends, n = interval(rows, bounded=True) if intervals else None, sum(map(len, groups))
-    return by_name(_of_probe(MODEL_UTILITY, probe).result(value, n, None, d.name, ends, rows))
+    metric = MODEL_UTILITY.of(probe, group="probes", column=None, family=probe) if probe else MODEL_UTILITY
+    return by_name(metric.result(value, n, None, d.name, ends, rows))
 
 
 def membership(
