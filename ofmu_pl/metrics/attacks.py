@@ -58,7 +58,12 @@ def modified_entropy(log_probs: Array, labels: Array) -> Array:
     """
     log_p = log_probs.astype(np.float64)
     rows, top = np.arange(len(log_p)), log_p.argmax(axis=1)
-    log_rest = _log_of_the_rest(log_p, top)
+    others = log_p.copy()
+    others[rows, top] = -np.inf
+    # log(1 - p_i), to full precision at p_i = 1, too. Only the likeliest class can have p > 1/2, where 1 - p cancels:
+    # its rest is the sum of the others.
+    log_rest = np.log1p(-np.exp(others))
+    log_rest[rows, top] = special.logsumexp(others, axis=1)
     wrong = _expectation(log_p, log_rest)
     wrong[rows, labels] = 0.0
     with np.errstate(invalid="ignore"):
@@ -86,17 +91,6 @@ def _expectation(log_p: Array, values: Array) -> Array:
     """``p * values`` where ``p > 0``, else 0."""
     with np.errstate(invalid="ignore"):
         return np.where(log_p == -np.inf, 0.0, np.exp(log_p) * values)
-
-
-def _log_of_the_rest(log_p: Array, top: Array) -> Array:
-    """``log(1 - p_i)``, (N, C), to full precision at ``p_i = 1``, too."""
-    rows = np.arange(len(log_p))
-    others = log_p.copy()
-    others[rows, top] = -np.inf
-    # Only the likeliest class can have p > 1/2, where 1 - p cancels: its rest is the sum of the others.
-    log_rest = np.log1p(-np.exp(others))
-    log_rest[rows, top] = special.logsumexp(others, axis=1)
-    return log_rest
 
 
 def mia_efficacy(feature_member: Array, feature_stranger: Array, feature_forget: Array) -> float:
