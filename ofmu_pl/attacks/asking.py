@@ -68,11 +68,7 @@ def log_probabilities(model: Any, prompts: Sequence[list[int]], answers: Sequenc
 
 def drawn(generator: torch.Generator) -> Callable[[Tensor], Tensor]:
     """A choice of tokens as they are likely, for ``ask``; the generator is on the model's device."""
-
-    def choose(logits: Tensor) -> Tensor:
-        return torch.multinomial(logits.float().softmax(dim=-1), 1, generator=generator)[:, 0]
-
-    return choose
+    return lambda logits: torch.multinomial(logits.float().softmax(dim=-1), 1, generator=generator)[:, 0]
 
 
 def _chunks(model: Any, prompts: Sequence[list[int]], times: int) -> Iterator[list[int]]:
