@@ -14,18 +14,13 @@ from ofmu_pl.support.sets import PROBE
 
 STORED_AUC = {"news": 0.4772, "books": 0.5393}
 """Share of pairs in which MUSE's attack took the held-out text for the known one, on MUSE's own retrained models."""
-VERBATIM = Metric(
+_forgotten = partial(Metric, higher_is_better=False, group="muse", column=1)
+VERBATIM = _forgotten(
     "verbmem_forget",
-    higher_is_better=False,
-    group="muse",
-    column=1,
     says="Given the beginning of {rows}, the model goes on as the text does by {value}, where 1 is word for word.",
 )
-KNOWN = Metric(
+KNOWN = _forgotten(
     "knowmem_forget",
-    higher_is_better=False,
-    group="muse",
-    column=1,
     says="Asked about {rows}, the model answers as it should by {value}, where 1 is word for word.",
 )
 KEPT = replace(KNOWN, name="knowmem_retain", higher_is_better=True)
