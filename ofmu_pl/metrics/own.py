@@ -36,11 +36,9 @@ class OwnMetric(ABC):
 
 def check_own(own_metrics: object) -> None:
     """Refuse what is given as ``own_metrics`` and is no list of them: a class, say, instead of its object."""
-    if own_metrics is None or (
-        isinstance(own_metrics, list | tuple) and all(isinstance(own, OwnMetric) for own in own_metrics)
-    ):
-        return
-    raise UserError(f"evaluation.own_metrics is {own_metrics!r}: give a list of objects of OwnMetric, as [Worst()].")
+    given = [] if own_metrics is None else own_metrics
+    if not isinstance(given, list | tuple) or not all(isinstance(own, OwnMetric) for own in given):
+        raise UserError(f"evaluation.own_metrics is {given!r}: give a list of objects of OwnMetric, as [Worst()].")
 
 
 def with_own(
