@@ -157,10 +157,7 @@ class Study(ExperimentRecord):
     @property
     def columns(self) -> list[str]:
         """Metrics that some run has, in order."""
-        known: set[str] = set()
-        for run in self.finished:
-            known |= {name for name, entry in run.side("metrics").items() if entry}
-        return [m for m in self.metrics if m in known]
+        return [m for m in self.metrics if self.entry(m)]
 
 
 def declaration(name: str, entry: Mapping[str, Any]) -> Metric:
