@@ -57,14 +57,13 @@ def _tests(experiment: Study, comparisons: dict[str, list[Comparison]]) -> Table
     for found in comparisons.values():
         if any(c.n > 1 for c in found):
             tested[found[0].metric] = found
-    for found in tested.values():
-        for c in found:
-            verdict = {1: f"{experiment.ours} better", -1: f"{experiment.ours} worse", 0: "not shown"}[c.verdict]
-            small = between(c.low, c.high) if c.n > 1 else ""
-            difference = Entry(figure(c.difference), small, {"": c.difference, "low": c.low, "high": c.high})
-            row = [Entry(words(c.metric)), Entry(c.other), Entry(str(c.n)), difference]
-            row += [plain(p) for p in (c.p_t, c.p_holm, c.p_sign, least_p(c.n))]
-            table.add([*row, Entry(verdict if c.n > 1 else "one seed: no test", best=c.verdict != 0)])
+    for c in chain.from_iterable(tested.values()):
+        verdict = {1: f"{experiment.ours} better", -1: f"{experiment.ours} worse", 0: "not shown"}[c.verdict]
+        small = between(c.low, c.high) if c.n > 1 else ""
+        difference = Entry(figure(c.difference), small, {"": c.difference, "low": c.low, "high": c.high})
+        row = [Entry(words(c.metric)), Entry(c.other), Entry(str(c.n)), difference]
+        row += [plain(p) for p in (c.p_t, c.p_holm, c.p_sign, least_p(c.n))]
+        table.add([*row, Entry(verdict if c.n > 1 else "one seed: no test", best=c.verdict != 0)])
     return table
 
 

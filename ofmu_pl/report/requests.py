@@ -17,9 +17,7 @@ def main_metric(record: RequestsRecord) -> str | None:
 
 def kept_columns(experiment: Study, record: RequestsRecord) -> list[str]:
     """The metrics of what must stay that are shown: the suite's columns, or all where it has none."""
-    names: dict[str, None] = {}
-    for s in record.sequences:
-        names |= dict.fromkeys(s.kept)
+    names = dict.fromkeys(chain.from_iterable(s.kept for s in record.sequences))
     return [name for name in names if experiment.declared(name).column is not None] or list(names)
 
 

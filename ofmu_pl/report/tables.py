@@ -6,6 +6,7 @@ import io
 import math
 import re
 from dataclasses import dataclass, field
+from itertools import chain
 
 from ofmu_pl.report.statistics import Spread
 from ofmu_pl.support.escapes import visible
@@ -145,9 +146,7 @@ def to_csv(table: Table) -> str:
     """Numbers unrounded, a column each: ``UA``, ``UA std``, ``UA low``, ``UA high``, ``UA n``; no titles, no notes."""
     columns = []
     for i, head in enumerate(table.head):
-        suffixes: dict[str, None] = {}
-        for row in table.rows:
-            suffixes |= dict.fromkeys(row[i].numbers)
+        suffixes = dict.fromkeys(chain.from_iterable(row[i].numbers for row in table.rows))
         columns.append((re.sub(" [→↑↓]", "", head), list(suffixes)))
     names = []
     for head, suffixes_of in columns:

@@ -69,10 +69,8 @@ def _draw(axis: Axes, found: dict[str, Curve], look: Look) -> None:
 
 def _stretch(axis: Axis, found: dict[str, dict[str, Curve]]) -> None:
     """Give small values room where the target would press them to the bottom: logarithmic from a hundredth of it on."""
-    values: list[float] = []
-    for drawn in found.values():
-        for curve in drawn.values():
-            values += curve.values()
+    drawn = chain.from_iterable(theirs.values() for theirs in found.values())
+    values = list(chain.from_iterable(curve.values() for curve in drawn))
     if min(values) >= 0 and max(values) > 10 * np.median(values) > 0:
         smallest = 10.0 ** round(np.log10(max(values) / 100))
         axis.axes.set_yscale("symlog", linthresh=smallest)
