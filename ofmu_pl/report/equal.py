@@ -46,7 +46,6 @@ def equal_forgetting(experiment: Study) -> Table:
 
     The pair of metrics is the first of ``PAIRS`` that some run has along its way; without one there are no rows.
     """
-    courses = {}
     for pair in PAIRS:
         courses = {m: _courses(experiment, m, pair) for m in experiment.ran}
         if any(courses.values()):

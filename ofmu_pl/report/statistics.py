@@ -242,7 +242,6 @@ def overall(experiment: Study) -> dict[str, dict[Replicate, float]]:
             tables.setdefault(key, {})[method] = {name: values[key] for name, values in by_name.items()}
     found: dict[str, dict[Replicate, float]] = {}
     for key, table in sorted(tables.items()):
-        scores = overall_score(table)
-        for method, score in scores.items():
+        for method, score in overall_score(table).items():
             found.setdefault(method, {})[key] = score
     return found
