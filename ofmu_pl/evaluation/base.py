@@ -135,12 +135,6 @@ class Evaluation(pl.Callback, ABC):
         """
         return {}
 
-    def _alignment(self, trainer: pl.Trainer, model: nn.Module) -> Metrics:
-        """How far the gradients of forget rows agree, with the retrained model's value as its target."""
-        found = gradient_alignment(trainer.lightning_module, model, data_of(trainer), self.rows)
-        goal = self.reference.values.get(ALIGNMENT.name) if self.reference else None
-        return by_name(replace(found, target=goal)) if found else {}
-
     def remark(self, trainer: pl.Trainer, metrics: Metrics) -> str | None:
         """What the table does not say by itself: what of the data nobody saw, or what has no goal."""
         r = self.reference
@@ -251,7 +245,9 @@ class Evaluation(pl.Callback, ABC):
         none.
         """
         self._book("training")
-        aligned = self._alignment(trainer, model)
+        found = gradient_alignment(trainer.lightning_module, model, data_of(trainer), self.rows)
+        goal = self.reference.values.get(ALIGNMENT.name) if self.reference else None
+        aligned = by_name(replace(found, target=goal)) if found else {}
         if ended:
             become_exported(trainer, trainer.lightning_module)
         scores = self.score(trainer, model)
