@@ -91,13 +91,11 @@ def parts(page: str, modality: str, record: AttacksRecord | None = None) -> dict
         "untried": [*untried, *left_out, *ALWAYS],
         "weights": weights,
         "names": NAMES,
+        "short": _in_short(told, attacks),
     }
     made = templates("ofmu_pl.evaluation", page == AUDIT, text=plain, joined=joined, figure=_figure, shown=shown)
     template = made.get_template("attacks.html.jinja" if page == AUDIT else "attacks.md.jinja")
-    return {
-        part: Markup(template.render(part=part, marks=marks(part), short=_in_short(told, attacks), **given))
-        for part in PARTS
-    }
+    return {part: Markup(template.render(part=part, marks=marks(part), **given)) for part in PARTS}
 
 
 def _told(a: AttackRecord) -> Told:
