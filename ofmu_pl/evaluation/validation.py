@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,7 @@ class ValidationRows(pl.Callback):
 
 def _unreported(data: TextDataModule) -> list[int]:
     """Retain rows that are in no evaluation set, at least one."""
-    reported: set[Hashable] = set()
-    for evaluated in data.evaluation_sets.values():
-        reported |= set(map(_shown, evaluated))
+    reported = set(map(_shown, chain.from_iterable(data.evaluation_sets.values())))
     left = [i for i, row in enumerate(data.splits["retain"]) if _shown(row) not in reported]
     if not left:
         raise UserError(
