@@ -65,9 +65,8 @@ def page(account: Account) -> str:
 
 def write_card(account: Account) -> None:
     """Write the card into the model's folder, whole or not at all; nothing where no model was exported."""
-    if account.model is None:
-        return
-    write_text(account.model / CARD, str(card(account)))
+    if account.model is not None:
+        write_text(account.model / CARD, str(card(account)))
 
 
 def card(account: Account) -> ModelCard:
