@@ -112,9 +112,7 @@ def cost_table(experiment: Study) -> Table:
     title = f"{experiment.title}: what attacks cost on a model"
     table = Table(f"{experiment.name}-attack-costs", title, ["attack", "gradients", "seconds"], folded=True)
     for attack in attacks_of(experiment):
-        records: list[AttackRecord] = []
-        for method in experiment.methods:
-            records += made(experiment, method, attack).values()
+        records = list(chain.from_iterable(made(experiment, m, attack).values() for m in experiment.methods))
         gradients, seconds = _median(r.gradients for r in records), _median(r.seconds for r in records)
         table.add([Entry(words(attack)), plain(gradients), plain(seconds)])
     return table
