@@ -160,13 +160,12 @@ def membership(
     goals = {name: auc(*sides) for name, sides in theirs.items()} | reference_auc
     if "mia_min_k" not in goals and d.assumed_auc is not None:
         goals["mia_min_k"] = d.assumed_auc
-    n = sum(len(scores[name].ids) for name in ("forget", "holdout") if name in scores)
     results = {}
     for name, sides in found.items():
         results[name] = auc_result(ATTACKS[name], sides, goals.get(name), d.name, intervals, theirs.get(name))
     if "mia_min_k" in found and "mia_min_k" in goals:
         leakage = privacy_leakage(results["mia_min_k"].value, goals["mia_min_k"], d.epsilon)
-        results |= by_name(PRIVACY_LEAKAGE.result(leakage, n, 0.0, d.name))
+        results |= by_name(PRIVACY_LEAKAGE.result(leakage, results["mia_min_k"].n, 0.0, d.name))
     return results
 
 
