@@ -4,6 +4,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -176,12 +177,9 @@ def _sums(places: Sequence[str]) -> list[str]:
     """Sums of the files that an attack reads; it says itself what of them is missing."""
     found: list[str] = []
     for place in places:
-        try:
+        with suppress(UserError):
             path = Path(expanded(place)).expanduser()
-        except UserError:
-            continue
-        files = sorted(p for p in (path, *path.rglob("*")) if p.is_file())
-        found += map(file_hash, files)
+            found += map(file_hash, sorted(p for p in (path, *path.rglob("*")) if p.is_file()))
     return found
 
 
