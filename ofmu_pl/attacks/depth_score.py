@@ -88,14 +88,12 @@ class DepthScore(Attack):
                 f"No layer of the target holds more of the forgotten rows than the retrained model's by {THRESHOLD} "
                 "nats a token: give another retrained model."
             )
-        finding = Finding.of_rows(LEFT, 1 - kept, broken=broken)
+        left = 1 - erasure_by_layer(control, ours)
+        holds = np.flatnonzero(~np.isnan(left))
+        finding = Finding.of_rows(LEFT, 1 - kept, broken=broken, x=(holds + 1).tolist(), y=left[holds].tolist())
         score = Finding.of_rows(SCORE, kept)
         finding.figures.update(score.figures)
         finding.rows.update(score.rows)
-        for layer, erased in enumerate(erasure_by_layer(control, ours), start=1):
-            if not np.isnan(erased):
-                finding.x.append(layer)
-                finding.y.append(float(1 - erased))
         return finding
 
 
