@@ -13,6 +13,7 @@ No autograd graph joins the two losses: s enters by inner products of finished g
 products of one loss each, linear in its data.
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -223,9 +224,6 @@ def outer_gradient(
         penalty = phi.hessian_vector(v)
     curvature = dot(v, penalty) / found.grad_phi_norm**2 if found.grad_phi_norm else 0.0
     scale_(penalty, 2 * rho)
-    clip = safeguards.penalty_clip
-    bound = None if clip is None else clip * found.retain_norm
+    bound = math.inf if safeguards.penalty_clip is None else safeguards.penalty_clip * found.retain_norm
     size = clip_(penalty, bound)
-    clipped = bound is not None and size > bound
-    length = bound if clipped and bound is not None else size
-    return replace(found, penalty=penalty, penalty_norm=length, curvature=curvature, clipped=clipped)
+    return replace(found, penalty=penalty, penalty_norm=min(size, bound), curvature=curvature, clipped=size > bound)
