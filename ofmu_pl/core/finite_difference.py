@@ -28,7 +28,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ofmu_pl.core.derivatives import Loss
+from ofmu_pl.core.derivatives import Loss, hvp
 from ofmu_pl.core.ranks import ALONE, Ranks
 from ofmu_pl.core.vectors import (
     Combination,
@@ -204,11 +204,9 @@ class DifferenceExpansion:
     def third(self, u: Combination, v: Vector, w: Combination) -> Vector:
         """``D3L[u, v] + H w``: the difference of H u along v, plus H w."""
 
-        def hvp() -> Vector:
-            out = zeros_like(self.gradient)
-            self.engine.expand(self.loss).add_hvp(out, 1.0, u)
-            return out
+        def product() -> Vector:
+            return hvp(self.engine.expand(self.loss), u)
 
-        out = self.engine.along(hvp, v, base=hvp())
+        out = self.engine.along(product, v, base=product())
         self.add_hvp(out, 1.0, w)
         return out
