@@ -80,13 +80,10 @@ class Polyak(GradientOptimizer):
     def ascent_mean(self) -> Vector:
         """Minus the running mean of the gradients in the steps' metric, the way up; empty before the first step."""
         (group,) = self.param_groups
-        beta, eps, found = group["beta"], group["eps"], []
-        for p in group["params"]:
-            state = self.state[p]
-            if not state:
-                return []
-            found.append(-state["mean"] / metric(state["square"], beta, state["step"], eps))
-        return found
+        states = [self.state[p] for p in group["params"]]
+        if not all(states):
+            return []
+        return [-s["mean"] / metric(s["square"], group["beta"], s["step"], group["eps"]) for s in states]
 
     def _direction(self, p: Tensor, group: dict[str, Any]) -> Tensor:
         state, beta = self.state[p], group["beta"]
