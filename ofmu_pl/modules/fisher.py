@@ -67,10 +67,9 @@ def fisher_diagonal(module: nn.Module, batches: list[Tensor]) -> Vector:
     The module is a classifier in eval mode; batches are images, (b, C, H, W) each, whose gradients are held at once.
     """
     named = {k: p.detach() for k, p in module.named_parameters() if p.requires_grad}
-    rest = {k: v.detach() for k, v in (*module.named_parameters(), *module.named_buffers()) if k not in named}
 
     def log_p(parameters: dict[str, Tensor], image: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        value = functional_call(module, {**rest, **parameters}, (image.unsqueeze(0),))[0].log_softmax(0)[label]
+        value = functional_call(module, parameters, (image.unsqueeze(0),))[0].log_softmax(0)[label]
         return value, value.detach()
 
     gradients = vmap(grad(log_p, has_aux=True), in_dims=(None, 0, None))
