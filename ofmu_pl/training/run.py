@@ -120,11 +120,10 @@ class Run:
             network: nn.Module = build(self.data, exact=exact)
         return network
 
-    def shard(self, network: nn.Module) -> bool:
-        """Cut a network's parameters among the ranks if they hold shards; returns whether they do."""
+    def shard(self, network: nn.Module) -> None:
+        """Cut a network's parameters among the ranks if they hold shards."""
         if self.ranks.sharded and self.trainer is not None:
             shard(network, self.trainer.strategy)
-        return self.ranks.sharded
 
     @property
     def resumed_from(self) -> Path | None:
