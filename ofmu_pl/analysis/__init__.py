@@ -1,21 +1,5 @@
 """The paper's analyses: gradients of samples, unlearning difficulty, embedding alignment, correlation."""
 
-from ofmu_pl.analysis.correlation import Correlation, spearman
-from ofmu_pl.analysis.difficulty import analyse
-from ofmu_pl.analysis.embeddings import cosine, embed
-from ofmu_pl.analysis.gradients import SampleGradients, mean_gradient, sample_gradients
-from ofmu_pl.analysis.udi import UDI, easiest_and_hardest, unlearning_difficulty
+from lazy_loader import attach_stub
 
-__all__ = [
-    "UDI",
-    "Correlation",
-    "SampleGradients",
-    "analyse",
-    "cosine",
-    "easiest_and_hardest",
-    "embed",
-    "mean_gradient",
-    "sample_gradients",
-    "spearman",
-    "unlearning_difficulty",
-]
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

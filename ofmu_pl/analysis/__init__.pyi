@@ -1,0 +1,11 @@
+from .correlation import Correlation as Correlation
+from .correlation import spearman as spearman
+from .difficulty import analyse as analyse
+from .embeddings import cosine as cosine
+from .embeddings import embed as embed
+from .gradients import SampleGradients as SampleGradients
+from .gradients import mean_gradient as mean_gradient
+from .gradients import sample_gradients as sample_gradients
+from .udi import UDI as UDI
+from .udi import easiest_and_hardest as easiest_and_hardest
+from .udi import unlearning_difficulty as unlearning_difficulty
