@@ -23,7 +23,6 @@ from ofmu_pl.cli.originals import begin_from_base, train_originals
 from ofmu_pl.cli.words import DRY_RUN
 from ofmu_pl.evaluation.base import Evaluation
 from ofmu_pl.evaluation.originals import Original, original
-from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.support.classes import check_classes, import_all
 from ofmu_pl.support.errors import MAX_SEED, UserError, check_range, reason
 from ofmu_pl.support.escapes import say
@@ -39,12 +38,6 @@ from ofmu_pl.training.settings import length, settings, shown
 from ofmu_pl.training.shards import shard_errors
 
 import_all(["ofmu_pl.data", "ofmu_pl.modules", "ofmu_pl.networks"])  # and theirs
-
-_FROM_MODEL: dict[str, Callable[[UnlearningModule], object]] = {
-    "streams": lambda model: model.streams,
-    "num_batches": lambda model: model.num_batches,
-    "tokenizer": lambda model: model.recipe.tokenizer_source,
-}
 
 
 class UnlearningCLI(LightningCLI):
@@ -206,8 +199,10 @@ class UnlearningCLI(LightningCLI):
             }
         )
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
-        for target, source in _FROM_MODEL.items():
-            parser.link_arguments("model", f"data.init_args.{target}", compute_fn=source, apply_on="instantiate")
+        link = partial(parser.link_arguments, "model", apply_on="instantiate")
+        link("data.init_args.streams", compute_fn=lambda model: model.streams)
+        link("data.init_args.num_batches", compute_fn=lambda model: model.num_batches)
+        link("data.init_args.tokenizer", compute_fn=lambda model: model.recipe.tokenizer_source)
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """The trainer; its loggers follow when the command has a folder."""
