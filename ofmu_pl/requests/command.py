@@ -59,10 +59,10 @@ def in_turn(
     live = Live(workers, folder)
     with alone(folder, "run of requests"), live.bar:
         state.refuse_changes()
-        run = InTurn(state, Pool(workers, live), live, fit)
-        run.remember()
+        pool = Pool(workers, live)
+        _remember(state, fit)
         state.write()
-        run.everything()
+        _run(state, pool, fit)
         state.write()
     say(f"Runs: {folder}; what became of each request: {folder / REQUESTS}")
     if any(state.fine(sequence.cells[0]) for sequence in state.sequences):
@@ -71,32 +71,26 @@ def in_turn(
     return folder
 
 
-class InTurn:
-    """Runs the requests in turn, then the retrained models."""
+def _remember(state: State, fit: Fit) -> None:
+    """Take over what has finished, so that the record has it while the others run, however that ends."""
+    for cell in state.cells:
+        done = job_of(cell, state.folder, fit).record is not None
+        if done and all(map(state.fine, cell.needs.values())):
+            state.ended[cell.folder] = None
 
-    def __init__(self, state: State, pool: Pool, live: Live, fit: Fit) -> None:
-        self.state, self.pool, self.live, self.fit = state, pool, live, fit
 
-    def remember(self) -> None:
-        """Take over what has finished, so that the record has it while the others run, however that ends."""
-        for cell in self.state.cells:
-            done = job_of(cell, self.state.folder, self.fit).record is not None
-            if done and all(map(self.state.fine, cell.needs.values())):
-                self.state.ended[cell.folder] = None
+def _run(state: State, pool: Pool, fit: Fit) -> None:
+    """Run the requests in turn, then the retrained models; a sequence ends at the first request that fails."""
 
-    def everything(self) -> None:
-        """All runs that have not ended; a sequence ends at the first request that fails."""
-        state = self.state
-        self.live.expect(len(state.cells))
-        for turn in zip(*(s.cells for s in state.sequences), strict=True):
-            ready = [cell for cell in turn if all(map(state.fine, cell.needs.values()))]
-            self.live.expect(len(ready) - len(turn))  # a sequence has ended
-            self.pool.run([job_of(cell, state.folder, self.fit) for cell in ready], self._end)
-        self.pool.run([job_of(cell, state.folder, self.fit) for cell in state.controls.values()], self._end)
-
-    def _end(self, job: Job, sentence: str | None, fresh: bool) -> None:
-        folder = str(job.place.relative_to(self.state.folder))
-        self.state.ended[folder] = sentence
+    def end(job: Job, sentence: str | None, fresh: bool) -> None:
+        state.ended[str(job.place.relative_to(state.folder))] = sentence
         if fresh:
-            self.state.write()
-            self.live.show(job.place, sentence)
+            state.write()
+            pool.live.show(job.place, sentence)
+
+    pool.live.expect(len(state.cells))
+    for turn in zip(*(s.cells for s in state.sequences), strict=True):
+        ready = [cell for cell in turn if all(map(state.fine, cell.needs.values()))]
+        pool.live.expect(len(ready) - len(turn))  # a sequence has ended
+        pool.run([job_of(cell, state.folder, fit) for cell in ready], end)
+    pool.run([job_of(cell, state.folder, fit) for cell in state.controls.values()], end)
