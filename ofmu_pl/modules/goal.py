@@ -141,7 +141,7 @@ class Goal:
         Returns:
             Whether the goal is reached, and what was measured.
         """
-        arrived = self.path.arrived
+        arrived = self.path.way >= self.path.length
         seen: dict[str, float] = {}
         if self.data.never_seen is not None:
             arrived, seen = self.likeness.compare(self.levels.renew())

@@ -36,11 +36,6 @@ class Path:
         return self.way / self.length
 
     @property
-    def arrived(self) -> bool:
-        """Whether the path is at its goal."""
-        return self.way >= self.length
-
-    @property
     def kept(self) -> bool:
         """Whether retain rows are as good as they were before the first step."""
         return self.harm <= KEPT_NATS
