@@ -34,6 +34,7 @@ from .modules.base import UnlearningModule as UnlearningModule
 from .modules.lower_level import BoundedLoss as BoundedLoss
 from .modules.lower_level import HeldOutLevels as HeldOutLevels
 from .modules.lower_level import LowerLevel as LowerLevel
+from .modules.npo_level import NPOLevel as NPOLevel
 from .modules.reaching import Reach as Reach
 from .modules.steppers import AdamSteps as AdamSteps
 from .modules.steppers import PathSteps as PathSteps
