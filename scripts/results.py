@@ -139,6 +139,7 @@ def store(name: str, folders: list[Path], before: Stored | None) -> Stored:
     now = Measured(str(date.today()), machine, {"torch": torch.__version__, "transformers": transformers.__version__})
     found = Stored([*(one for one in before.measured if one != now), now], before.metrics, [], said=before.said)
     by_name = {e.name: e for e in before.experiments}
+    stored = set(by_name)
     for folder in folders:
         collection = collect(folder)
         found.problems += collection.problems
@@ -155,7 +156,10 @@ def store(name: str, folders: list[Path], before: Stored | None) -> Stored:
                 found.said[e.name] = answers
             if e.finished:
                 by_name[e.name] = with_stored(e, by_name[e.name]) if e.name in by_name else e
+                stored.discard(e.name)
                 found.claims += claims(by_name[e.name]) if e.kind == "table" else []
+    if stored:  # which none of the folders has, and whose problems stay
+        found.problems += [problem for problem in before.problems if problem not in found.problems]
     anew = {claim.experiment for claim in found.claims}
     found.claims = [claim for claim in before.claims if claim.experiment not in anew] + found.claims
     found.experiments = [thinned(e, found.metrics) for e in by_name.values()]

@@ -61,6 +61,16 @@ def test_runs_are_stored_and_shown_again(script, tmp_path):
     assert "| **ofmu** | 3 |" in script.page("bench", found, script.every_table(found))
 
 
+def test_problems_of_experiments_that_were_not_run_again_stay(script, tmp_path):
+    bench = Benchmark(tmp_path)
+    bench.experiment("e", "table", table(scenarios=["forget05"]))
+    other = replace(experiment([0], "old", a=(1, {0: 1})), name="other")
+    before = script.Stored([], {}, [other], problems=["E: a run failed"])
+    assert "E: a run failed" in script.store("bench", [tmp_path], before).problems
+    before = script.Stored([], {}, [], problems=["E: a run failed"])
+    assert "E: a run failed" not in script.store("bench", [tmp_path], before).problems
+
+
 def test_the_readme_prints_the_stored_quickstart(script):
     """The table of seed 0 as the command prints it."""
     text = (SCRIPTS.parent / "README.md").read_text(encoding="utf-8")

@@ -166,7 +166,7 @@ class UnlearningModule(pl.LightningModule, ABC):
     @property
     def ran_out(self) -> bool:
         """Whether the run ended at its limit of iterations, and a goal that was to end it had not been reached."""
-        ended = self.run.stopped or bool(self.run.why)  # which a run has that goes on in its last evaluation
+        ended = self.run.stopped or bool(self.run.why)  # `why` alone is left where a stopped run goes on
         return self.ending.stop_at is not None and not ended and self.trainer.global_step == self.trainer.max_steps
 
     @property

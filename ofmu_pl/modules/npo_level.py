@@ -13,8 +13,8 @@ from ofmu_pl.support.errors import UserError, check_range
 class NPOLevel(LowerLevel):
     """Minus ``(2/beta) log(1 + (p/p_ref)^beta)`` of a forget answer, which ``NPO`` lowers and an ascent raises.
 
-    p_ref is the answer's probability before the first step. The push fades as an answer becomes less likely; held-out
-    rows say nothing of where it ends.
+    p_ref is the answer's probability before the first step. The push fades as an answer becomes less likely, and
+    no held-out loss sets its end.
 
     Args:
         beta: Inverse temperature, as in ``NPO``.

@@ -72,6 +72,8 @@ def test_an_ascent_on_npos_loss_is_npo_without_its_retain_term():
     sgd = partial(torch.optim.SGD, lr=0.5)
     train(npo := NPO(CausalLM(config=TINY), beta=0.1, alpha=0.0, optimizer=sgd, gradient_clip=None), steps=1)
     torch.testing.assert_close(weights(ascent), weights(npo))
+    train(still := lower(lr=0.0, stepper=plain(0.0)), steps=1)
+    assert not torch.allclose(weights(ascent), weights(still))
     assert ascent.gradient_evaluations == pytest.approx(2 + 0.5 + 8 / 4 / 3), "two rows are examined"
 
 
@@ -92,5 +94,5 @@ def test_npos_ascent_keeps_the_first_scores_in_a_checkpoint(tmp_path):
 def test_npos_ascent_is_for_answers():
     method = lower(network=SmallCNN(), lower=NPOLevel)
     data = Digits(streams=method.streams, num_batches=2, forget_classes=[0], train_items=100, batch_size=16)
-    with pytest.raises(UserError, match="NPO"):
+    with pytest.raises(UserError, match="images have none"):
         fit(method, data, steps=1)
