@@ -6,7 +6,7 @@ from torch import Tensor
 from ofmu_pl.losses import npo
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
 from ofmu_pl.modules.lower_level import LowerLevel
-from ofmu_pl.modules.reference_scores import reference_nll
+from ofmu_pl.modules.reference_scores import first_scores
 from ofmu_pl.support.errors import UserError, check_range
 
 
@@ -31,21 +31,18 @@ class NPOLevel(LowerLevel):
         super().__init__()
         check_range(0, above=True, beta=beta)
         self.beta = beta
+        self.reference_nll = torch.empty(0)
 
     def begin(self, method: UnlearningModule, iterations: int) -> None:
         """Score the forget answers by the model that is to forget, or take the scores of a checkpoint."""
         super().begin(method, iterations)
-        run = method.run
-        if run.data.modality != "text":
+        data = method.run.data
+        if data.modality != "text":
             raise UserError("NPO is for answers, which images have none of: set model.lower BoundedLoss.")
-        if "reference_nll" in self._kept:
-            self.reference_nll = self._kept["reference_nll"]
-        elif run.checks_itself:
-            with run.forward_context():  # as the losses that they are compared with
-                self.reference_nll = reference_nll(method.trained, method.recipe, run.data, "forget", run.precision)
-            method.charge(1 / 3, len(self.reference_nll))  # also where an earlier run has kept them
-        else:  # a rehearsal has no weights
-            self.reference_nll = torch.zeros(len(run.data.splits["forget"]))
+        if not method.run.checks_itself:  # a rehearsal has no weights
+            self.reference_nll = torch.zeros(len(data.splits["forget"]))
+        elif not len(self.reference_nll):
+            self.reference_nll = first_scores(method, "forget")
 
     def values(self, nll: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
         """Minus NPO's loss of each row, (b,)."""

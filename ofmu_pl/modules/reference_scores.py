@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ofmu_pl.data.text_base import TextDataModule
+from ofmu_pl.modules.base import UnlearningModule
 from ofmu_pl.networks.base import Network
 from ofmu_pl.support.kept import cache_folder, content_path, keep, read_shared
 from ofmu_pl.support.processes import from_first
@@ -16,6 +17,15 @@ from ofmu_pl.support.provenance import config_hash, versions, weights_hash
 from ofmu_pl.training.parallel import reshard
 
 ROWS = 32
+
+
+def first_scores(method: UnlearningModule, split: str) -> Tensor:
+    """``reference_nll`` of a split by a method's network before its first step, which counts as work."""
+    run = method.run
+    with run.forward_context():  # as the losses that they are compared with
+        found = reference_nll(method.trained, method.recipe, run.data, split, run.precision)
+    method.charge(1 / 3, len(found))  # also where an earlier run has kept them
+    return found
 
 
 def reference_nll(model: nn.Module, recipe: Network, data: TextDataModule, split: str, precision: str) -> Tensor:

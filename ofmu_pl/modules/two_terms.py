@@ -18,7 +18,7 @@ from ofmu_pl.losses import IGNORED, hidden_distance, js, kl
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
 from ofmu_pl.modules.frozen import Frozen
 from ofmu_pl.modules.rectify import SAUL, Rectifier
-from ofmu_pl.modules.reference_scores import reference_nll
+from ofmu_pl.modules.reference_scores import first_scores
 from ofmu_pl.networks.adapters import without_adapters
 from ofmu_pl.networks.base import Batch, Network
 from ofmu_pl.networks.layers import hidden_states, share_up_to
@@ -217,10 +217,7 @@ class TwoTerms(UnlearningModule):
             self._frozen.take(self.run, self.recipe, self.trained, self.device)
         for stream in self.per_item_reference:
             if stream not in self.reference_nll:
-                with self.run.forward_context():  # as the losses that they are compared with
-                    found = reference_nll(self.trained, self.recipe, self.run.data, stream, self.run.precision)
-                self.reference_nll[stream] = found
-                self.charge(1 / 3, len(found))  # also where an earlier run has kept them
+                self.reference_nll[stream] = first_scores(self, stream)
 
     def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Add the frozen model's scores and the state to make it from again: its weights are gone."""

@@ -130,7 +130,8 @@ def _notes(experiment: Study, rows: dict[str, dict[str, Spread]]) -> list[str]:
         "target, which forgot nothing (100 % by construction). → nearest to 0 is best: below it the attack finds less "
         "than where the rows were never seen, which is a trace of its own."
     ]
-    counts = {share.n for share in chain.from_iterable(found.values() for found in rows.values())}
+    shares = chain.from_iterable(found.values() for found in rows.values())
+    counts = {share.n for share in shares}
     if 1 in counts:
         notes.append("Where there is one run, the interval is over rows.")
     if 0 in counts:
