@@ -31,6 +31,7 @@ from ofmu_pl.core.vectors import Vector
 from ofmu_pl.modules.base import Checkpoint, UnlearningModule
 from ofmu_pl.modules.lower_level import BoundedLoss, LowerLevel
 from ofmu_pl.modules.moved import refuse_moved
+from ofmu_pl.modules.reader import RowReader, means
 from ofmu_pl.modules.scrutiny import Scrutiny
 from ofmu_pl.modules.steppers import PlainSteps, Stepper
 from ofmu_pl.modules.upper_level import Iteration, PrintedPenalty, UpperLevel
@@ -161,8 +162,8 @@ class OFMU(UnlearningModule):
 
     @property
     def watches_held_out(self) -> bool:
-        """Whether held-out rows give the forget rows their goal, or the guess its weights."""
-        seen = self.lower.seeks_goal or self.lower.ngram_weight > 0 or super().watches_held_out
+        """Whether held-out rows give the forget rows their goal, the guess its weights, or the penalty its null."""
+        seen = self.lower.seeks_goal or self.lower.ngram_weight > 0 or self.upper.looks or super().watches_held_out
         return seen and self.run.data.never_seen is not None
 
     @property
@@ -269,7 +270,12 @@ class OFMU(UnlearningModule):
             beta=self.beta if similar and self.scrutiny.order > 1 else 0.0,
             penalised=penalised,
             mean=partial(self.stepper.mean, self.run),
+            held_out=None if self.run.data.never_seen is None else self._held_out_loss,
         )
+
+    def _held_out_loss(self) -> float:
+        with self.scoring():
+            return float(means(RowReader(self.run.data, self.token_losses).read_held_out()).mean())
 
     def _stop_where_stationary(self, size: float, tolerance: float) -> None:
         if size <= tolerance:

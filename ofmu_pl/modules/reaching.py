@@ -7,7 +7,6 @@ from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from ofmu_pl.core.algorithm import OuterIteration
 from ofmu_pl.core.derivatives import value_of
 from ofmu_pl.core.reach import displaced, share, to_unit_
-from ofmu_pl.core.variants import Setting
 from ofmu_pl.core.vectors import Combination, Vector, norm
 from ofmu_pl.modules.upper_level import Iteration, UpperLevel
 from ofmu_pl.support.errors import check_range
@@ -27,9 +26,10 @@ class Reach(UpperLevel):
         length: r, the longest way back, as a root mean square over the weights. ``None``: three times as far as where
             forget and retain loss together are lowest on the way back, looked for once, when the first ascent would
             reach.
-        drop: Share of the forget rows' loss that must be lost a third of the way back, at the same look: else the way
-            leads nowhere, and no ascent reaches. 0: ascents reach if any loss is lost, or, at a ``length`` that is
-            given, without a look.
+        drop: By what share forget rows' loss must be below that of held-out rows a third of the way back, at the same
+            look: else the way brings nothing back that only forget rows know, and no ascent reaches. Without held-out
+            rows it must be below forget rows' own loss of before. 0: ascents reach at a ``length`` that is given
+            without a look.
         start: Share of the run from which ascents reach, and the similarity acts, in every iteration; with
             ``PathSteps`` of the path.
         start_iterations: Number of the run's first iterations in which no ascent reaches, whatever ``start`` says: in
@@ -52,6 +52,7 @@ class Reach(UpperLevel):
         check_range(0, 1, drop=drop)
         self.length, self.drop, self.start_iterations = length, drop, start_iterations
         self.open = None if drop or length is None else True
+        self.looks = self.open is None
 
     @property
     def rho(self) -> float:  # type: ignore[override]
@@ -66,7 +67,7 @@ class Reach(UpperLevel):
         if not to_unit_(u):
             return given.run(0.0), measured
         if self.open is None:
-            measured |= self._look(given.setting, u)
+            measured |= self._look(given, u)
         if not self.open:
             return given.run(0.0), measured
         steps = len(given.setting.pairs) - 1
@@ -83,34 +84,37 @@ class Reach(UpperLevel):
         self.acted += 1
         return found, measured | {"reach": lengths[0], "rho": self.rho}
 
-    def _look(self, setting: Setting, u: Vector) -> dict[str, float]:
-        """Measure once where on the way back both losses are lowest, and how much of the forget loss is lost there.
+    def _look(self, given: Iteration, u: Vector) -> dict[str, float]:
+        """Measure once where on the way back both losses are lowest, and what only forget rows know there.
 
         Places are tried from far to near, until the sum of both losses rises again.
         """
-        engine, (forget, retain) = setting.engine, setting.pairs[-1]
+        engine, (forget, retain) = given.setting.engine, given.setting.pairs[-1]
         here = engine.expand(forget, order=1)
         value, slope = here.value, norm(here.gradient)
         del here  # its gradient is not needed beside the next one
-        lost, where, lowest = 0.0, 0.0, value + value_of(engine, retain)
+        loss_back, where, lowest = value, 0.0, value + value_of(engine, retain)
         for length in PLACES if self.length is None else [self.length / 3]:
             with displaced(engine.parameters, [(-length, u)]):
                 forgotten = value_of(engine, forget)
                 both = forgotten + value_of(engine, retain)
             if both < lowest:
-                lost, where, lowest = 1 - forgotten / value, length, both
+                loss_back, where, lowest = forgotten, length, both
             elif where:
                 break
         with displaced(engine.parameters, [(-where, u)]):
             slope_back = norm(engine.expand(forget, order=1).gradient)
-        self.open = where > 0 and lost >= self.drop
+            null = value if given.held_out is None else given.held_out()
+        below = 1 - loss_back / null
+        self.open = where > 0 and below >= self.drop
         self.length = 3 * where if self.length is None else self.length
         if not self.open:
             rank_zero_info(
-                f"Relearning would bring back {lost:.0%} of the forget rows' loss, less than model.upper.drop "
-                f"({self.drop:.0%}), so that ascents do not reach."
+                f"Relearning would bring the forget rows' loss to {loss_back / null:.0%} of "
+                f"{'its value of now' if given.held_out is None else 'that of held-out rows'}. Ascents reach from "
+                f"{1 - self.drop:.0%} down (model.upper.drop), so that here they do not."
             )
-        return {"look/drop": lost, "look/grad_L_f": slope, "look/grad_L_f_back": slope_back}
+        return {"look/drop": below, "look/grad_L_f": slope, "look/grad_L_f_back": slope_back}
 
     def end(self) -> None:
         """Say that no ascent reached because the run ended before."""

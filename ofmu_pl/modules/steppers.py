@@ -24,6 +24,9 @@ from ofmu_pl.training.run import Run
 
 INNER_BETAS = (0.9, 0.99)
 """Adam's betas in the inner loop, so that its second moments settle within a run of a hundred steps."""
+GAP_SHARE_BACK = 0.25
+"""Share of a path's gap that an ascent closes where a penalty goes by its running mean: gaps there are wider than the
+path's own, and whole steps harm what must stay."""
 
 
 class Stepper(ABC):
@@ -195,7 +198,8 @@ class PathSteps(Stepper):
 
     def own_optimizers(self, outer: Optimizer, network: nn.Module, *, mean: bool) -> list[Optimizer]:
         """Polyak's rule for the ascent."""
-        return [Polyak(trainable(network), mean=INNER_BETAS[0] if mean else 0.0)]
+        options = {"lr": GAP_SHARE_BACK, "mean": INNER_BETAS[0]} if mean else {}
+        return [Polyak(trainable(network), **options)]
 
     def mean(self, run: Run) -> Vector:
         """Minus the running mean of the distance's gradient, which Polyak's rule goes against."""

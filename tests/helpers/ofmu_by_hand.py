@@ -491,7 +491,7 @@ class AutoByHand:
 
     def __init__(self, model, form, way):
         self.model, self.form, self.way = model, form, way
-        self.up, self.down = PolyakByHand(1.0), PolyakByHand(2.0)
+        self.up, self.down = PolyakByHand(0.25 if form.reach else 1.0), PolyakByHand(2.0)
         self.lengths = []
         self.acted, self.paused, self.logged = [], [], []
         self.stopped = False

@@ -202,16 +202,24 @@ def test_three_iterations_that_reach(engine, beta, outer_at, inner_steps):
 
 @pytest.mark.parametrize(("drop", "reaches", "work"), [(0.0, True, 0), (1e-3, True, 3), (1.0, False, 3)])
 def test_it_reaches_only_where_the_loss_falls(drop, reaches, work):
-    """A look at a length that is given is two gradients and three passes forward, once."""
-    upper = partial(Reach, 0.02, drop=drop, start=0.5)
-    trainer = train_on_digits(module := shipped(beta=0.0, upper=upper, inner_steps=2), steps=4, **LIKE)
+    """A look at a length that is given is two gradients and three passes forward, once; there are no held-out rows."""
+    upper, digits = partial(Reach, 0.02, drop=drop, start=0.5), {"precision": "64-true"}
+    trainer = train_on_digits(module := shipped(beta=0.0, upper=upper, inner_steps=2), steps=4, **digits)
     assert module.upper.open is reaches
     assert (trainer.callback_metrics["reach"] > 0) == reaches
     assert module.upper.acted == (2 if reaches else 0)
     assert ("penalty" in module.what_was_done()) == reaches
-    train_on_digits(without := shipped(beta=0.0, upper=NoPenalty, inner_steps=2), steps=4, **LIKE)
+    train_on_digits(without := shipped(beta=0.0, upper=NoPenalty, inner_steps=2), steps=4, **digits)
     assert module.gradient_evaluations - without.gradient_evaluations == pytest.approx(work)
     assert torch.equal(weights(module), weights(without)) != reaches
+
+
+def parabolas(theta, slope=1.0, kept=1.0, held_out=None):
+    """An iteration on losses of one weight, of which L_f is 0 at slope 1e-3 back, and L_r here."""
+    forget, retain = [lambda: (theta + slope * 1e-3).square().sum()], [lambda: kept * (theta**2).sum()]
+    setting = Setting(Autograd([theta]), [(forget, retain)] * 2, 1.0, Safeguards())
+    parts = {"number": 0, "due": False, "beta": 0.0, "penalised": True, "mean": lambda: [torch.ones_like(theta)]}
+    return Iteration(setting, LOOPS["start"], **parts, held_out=held_out)
 
 
 @pytest.mark.parametrize(
@@ -223,19 +231,38 @@ def test_it_reaches_only_where_the_loss_falls(drop, reaches, work):
     ],
 )
 def test_the_length_is_three_times_as_far_as_both_losses_are_lowest(slope, kept, length, lost):
-    """Parabolas in one weight: L_f is 0 at slope 1e-3 back, and L_r here."""
-    theta = torch.zeros(1, dtype=torch.float64, requires_grad=True)
-    forget, retain = [lambda: (theta + slope * 1e-3).square().sum()], [lambda: kept * (theta**2).sum()]
-    setting = Setting(Autograd([theta]), [(forget, retain)] * 2, 1.0, Safeguards())
     upper = Reach(drop=0.33)
-    parts = {"number": 0, "due": False, "beta": 0.0, "penalised": True, "mean": lambda: [torch.ones_like(theta)]}
-    _, measured = upper.iterate(Iteration(setting, LOOPS["start"], **parts))
+    _, measured = upper.iterate(parabolas(torch.zeros(1, dtype=torch.float64, requires_grad=True), slope, kept))
     assert upper.length == pytest.approx(length)
     assert measured["look/drop"] == pytest.approx(lost, abs=0.005)
     assert upper.open is (length > 0)
     again = Reach(drop=0.33)
     again.load_state_dict(upper.state_dict())
     assert (again.open, again.length) == (upper.open, upper.length)
+
+
+@pytest.mark.parametrize(("held_out", "reaches"), [(1e-6, True), (0.5e-6, False), (0.1e-6, False)])
+def test_forget_rows_must_be_known_better_than_held_out_rows_back_there(held_out, reaches):
+    theta, places = torch.zeros(1, dtype=torch.float64, requires_grad=True), []
+
+    def read():
+        places.append(theta.item())
+        return held_out
+
+    _, measured = (upper := Reach(drop=0.5)).iterate(parabolas(theta, held_out=read))
+    assert measured["look/drop"] == pytest.approx(1 - (1e-3 - 10 ** (-10 / 3)) ** 2 / held_out)
+    assert upper.open is reaches
+    assert places == [pytest.approx(-(10 ** (-10 / 3)))], "they are read once, where both losses are lowest"
+
+
+def test_a_look_reads_held_out_images():
+    """Test images of the forgotten images' classes; the audit page says that they were looked at."""
+    train_on_digits(module := shipped(beta=0.0, upper=partial(Reach, drop=1.0, start=0.0)), steps=3, **LIKE)
+    assert module.upper.open is False
+    assert module.watches_held_out
+    train_on_digits(without := shipped(beta=0.0, upper=NoPenalty), steps=3, **LIKE)
+    assert not without.watches_held_out
+    assert torch.equal(weights(module), weights(without))
 
 
 @pytest.mark.parametrize("step", [1, 2])
