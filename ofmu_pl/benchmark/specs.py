@@ -75,9 +75,9 @@ class Planned(Experiment):
         return other, theirs or scenario
 
 
-def files(base: str | list[str]) -> tuple[str, ...]:
-    """The files of a base, in the order in which they are applied."""
-    return (base,) if isinstance(base, str) else tuple(base)
+def files(base: str | list[str] | None) -> tuple[str, ...]:
+    """The files of a base, in the order in which they are applied; ``None``: no files."""
+    return (base,) if isinstance(base, str) else tuple(base or ())
 
 
 def check_names(names: Iterable[str], folder: Path, taken: Iterable[str]) -> None:
@@ -108,7 +108,7 @@ def check_keys(keys: Iterable[str]) -> None:
             )
 
 
-def check_files(bases: Iterable[str | list[str]], methods: Iterable[Method], whose: str) -> None:
+def check_files(bases: Iterable[str | list[str] | None], methods: Iterable[Method], whose: str) -> None:
     """Refuse configurations that are not there."""
     overlays = [method.overlay for method in methods if method.overlay]
     for base in [*bases, *overlays]:

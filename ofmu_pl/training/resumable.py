@@ -1,5 +1,7 @@
 """Runs that can be resumed: settings in each checkpoint, one more checkpoint when the run is stopped, and the end."""
 
+import errno
+import os
 import re
 import signal
 import sys
@@ -37,6 +39,7 @@ class Resumable(pl.Callback):
         self._asked = 0
         self._patient = self._iterated = False
         self._listening = ExitStack()
+        self._folder: Path | None = None
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Refuse callbacks that take the optimizers' steps for Lightning's.
@@ -66,6 +69,9 @@ class Resumable(pl.Callback):
         """Handle signals in place of Lightning's handler, which exits without a checkpoint and lets ranks wait."""
         self._asked, self._patient, self._iterated = 0, False, False
         self._listening.enter_context(listening(self._note))
+        path = _path(trainer)
+        if path is not None and trainer.is_global_zero and path.parent.parent.is_dir():
+            self._folder = path.parent.parent
 
     def on_train_batch_start(self, trainer: pl.Trainer, *_: object) -> None:
         """Finish the iteration first if a signal comes from here on."""
@@ -76,8 +82,11 @@ class Resumable(pl.Callback):
         """Write a checkpoint and leave if any rank was asked to.
 
         Raises:
+            FileNotFoundError: The run's folder is gone, which a checkpoint would make anew without the rest.
             Interrupted: The checkpoint is written.
         """
+        if self._folder is not None and not self._folder.is_dir():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._folder))
         self._iterated = True
         self._patient = pl_module.run.ranks.size > 1  # who leaves a measurement of all ranks lets the others wait
         self._leave_if_asked(trainer, pl_module)

@@ -143,7 +143,7 @@ def test_what_cannot_be_attacked_is_refused(tmp_path, change, token):
 
 def test_a_comparison_that_fails_is_reported_and_leaves_no_older_one(tmp_path):
     options = {"export.folder": "hf", TARGET: "target", RETRAINED: "retrained"}
-    experiments = {"e": replace(EXPERIMENT, kind="alignment", attacks=[], options=options)}
+    experiments = {"e": replace(EXPERIMENT, kind="alignment", attacks=None, options=options)}
     grid, manifest = Grid(experiments), Manifest("b", tmp_path, experiments)
     ready = {("e", "all", m, s): grid.run("e", m, "all", s) for s in (0, 1) for m in EXPERIMENT.methods}
     older = tmp_path / "e/analysis.json"

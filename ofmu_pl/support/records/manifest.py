@@ -116,7 +116,7 @@ class Experiment:
         scenarios: Options by name, for example what is forgotten.
         seeds: Seeds of the runs.
         attacks: Configurations of the command ``attack``, each put over those before, which is made on every finished
-            run; empty: none.
+            run; ``null``: none.
     """
 
     title: str
@@ -130,7 +130,7 @@ class Experiment:
     options: dict[str, Value] = field(default_factory=dict)
     scenarios: dict[str, dict[str, Value]]
     seeds: list[int] = field(default_factory=list)
-    attacks: str | list[str] = field(default_factory=list)
+    attacks: str | list[str] | None = None
 
 
 @dataclass(kw_only=True)
