@@ -289,8 +289,8 @@ def _untested(run: Measured, limit: int | None) -> list[str]:
     told = {
         "What is said once the adapters are taken off again, or the old ones put back: that model still knows what is "
         "forgotten here.": export is not None and export.adapters is not None,  # which alone were exported
-        f"How the tests end on held-out {'rows' if text else 'images'} that the run did not look at: the run decided "
-        "how far to forget by some that are in the tests.": run.module.watches_held_out,
+        f"How the tests end on held-out {'rows' if text else 'images'} that the run did not look at: it went by some "
+        "that are in the tests.": run.module.watches_held_out,
         "What a model would do that was trained without the forgotten rows: there was no retrained model to compare "
         "with.": not compared,
         "Whether an attacker can tell the forgotten rows from rows that no model has seen: no such rows (holdout) were "

@@ -148,7 +148,7 @@ class UnlearningModule(pl.LightningModule, ABC):
 
     @property
     def watches_held_out(self) -> bool:
-        """Whether the run looks at held-out rows, which tests then compare with, to say how far to forget."""
+        """Whether the run goes by held-out rows, which tests then compare with."""
         return self.ending.looks
 
     @property
@@ -256,7 +256,10 @@ class UnlearningModule(pl.LightningModule, ABC):
 
         def term(part: Batch, size: int) -> Tensor:
             with self.run.forward_context():
-                return sample_values(part).sum() / size
+                value = sample_values(part).sum() / size
+            if not torch.is_grad_enabled():
+                reshard(self.trained)  # as no backward pass does, or parameters moved meanwhile would not be read
+            return value
 
         size, ranks = len(next(iter(batch.values()))), self.run.ranks.size
         if size < ranks and any(m.training and running_statistics(m) for m in self.trained.modules()):

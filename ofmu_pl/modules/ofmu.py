@@ -163,7 +163,7 @@ class OFMU(UnlearningModule):
     @property
     def watches_held_out(self) -> bool:
         """Whether held-out rows give the forget rows their goal, the guess its weights, or the penalty its null."""
-        seen = self.lower.seeks_goal or self.lower.ngram_weight > 0 or self.upper.looks or super().watches_held_out
+        seen = self.lower.seeks_goal or self.lower.ngram_weight > 0 or self.upper.compares or super().watches_held_out
         return seen and self.run.data.never_seen is not None
 
     @property
@@ -270,12 +270,15 @@ class OFMU(UnlearningModule):
             beta=self.beta if similar and self.scrutiny.order > 1 else 0.0,
             penalised=penalised,
             mean=partial(self.stepper.mean, self.run),
-            held_out=None if self.run.data.never_seen is None else self._held_out_loss,
+            sides=None if self.run.data.never_seen is None else self._sides,
         )
 
-    def _held_out_loss(self) -> float:
+    def _sides(self) -> tuple[float, float]:
+        """Mean losses of up to 64 forget and 64 held-out rows, the first rank's, so that all ranks decide alike."""
+        reader, ranks = RowReader(self.run.data, self.token_losses), self.run.ranks
         with self.scoring():
-            return float(means(RowReader(self.run.data, self.token_losses).read_held_out()).mean())
+            forget, held_out = reader.losses("forget", reader.some("forget")), reader.read_held_out()
+        return ranks.first(float(means(forget).mean())), ranks.first(float(means(held_out).mean()))
 
     def _stop_where_stationary(self, size: float, tolerance: float) -> None:
         if size <= tolerance:

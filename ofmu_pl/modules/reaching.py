@@ -19,17 +19,17 @@ class Reach(UpperLevel):
     """Ascents take their gradients where relearning would bring the rows (``core.reach``), at no further gradient.
 
     Ascent and penalty are then one gradient, in every iteration from ``start`` on. The stepper's running mean says the
-    direction, so ``PlainSteps`` do not go with it; ``PathSteps`` are as long as the distance there asks for. It takes
-    two vectors of the parameters' size more.
+    direction, so ``PlainSteps`` do not go with it; ``PathSteps`` close a quarter of the gap there. It takes two vectors
+    of the parameters' size more.
 
     Args:
         length: r, the longest way back, as a root mean square over the weights. ``None``: three times as far as where
             forget and retain loss together are lowest on the way back, looked for once, when the first ascent would
             reach.
         drop: By what share forget rows' loss must be below that of held-out rows a third of the way back, at the same
-            look: else the way brings nothing back that only forget rows know, and no ascent reaches. Without held-out
-            rows it must be below forget rows' own loss of before. 0: ascents reach at a ``length`` that is given
-            without a look.
+            look. Else relearning brings nothing back but what the model knows of unseen rows, too, and no ascent
+            reaches. Without held-out rows it must be below forget rows' own loss of now. 0 with a ``length`` that is
+            given: there is no look.
         start: Share of the run from which ascents reach, and the similarity acts, in every iteration; with
             ``PathSteps`` of the path.
         start_iterations: Number of the run's first iterations in which no ascent reaches, whatever ``start`` says: in
@@ -52,7 +52,7 @@ class Reach(UpperLevel):
         check_range(0, 1, drop=drop)
         self.length, self.drop, self.start_iterations = length, drop, start_iterations
         self.open = None if drop or length is None else True
-        self.looks = self.open is None
+        self.compares = self.open is None
 
     @property
     def rho(self) -> float:  # type: ignore[override]
@@ -85,7 +85,7 @@ class Reach(UpperLevel):
         return found, measured | {"reach": lengths[0], "rho": self.rho}
 
     def _look(self, given: Iteration, u: Vector) -> dict[str, float]:
-        """Measure once where on the way back both losses are lowest, and what only forget rows know there.
+        """Measure once where on the way back both losses are lowest, and how well forget rows are known there.
 
         Places are tried from far to near, until the sum of both losses rises again.
         """
@@ -93,27 +93,31 @@ class Reach(UpperLevel):
         here = engine.expand(forget, order=1)
         value, slope = here.value, norm(here.gradient)
         del here  # its gradient is not needed beside the next one
-        loss_back, where, lowest = value, 0.0, value + value_of(engine, retain)
+        value_back, where, lowest = value, 0.0, value + value_of(engine, retain)
         for length in PLACES if self.length is None else [self.length / 3]:
             with displaced(engine.parameters, [(-length, u)]):
                 forgotten = value_of(engine, forget)
                 both = forgotten + value_of(engine, retain)
             if both < lowest:
-                loss_back, where, lowest = forgotten, length, both
+                value_back, where, lowest = forgotten, length, both
             elif where:
                 break
+        self.length = 3 * where if self.length is None else self.length
+        if not where:
+            self.open = False
+            rank_zero_info("Nowhere on the way back do both losses together fall, so that ascents do not reach.")
+            return {"look/drop": 0.0, "look/grad_L_f": slope}
         with displaced(engine.parameters, [(-where, u)]):
             slope_back = norm(engine.expand(forget, order=1).gradient)
-            null = value if given.held_out is None else given.held_out()
-        below = 1 - loss_back / null
-        self.open = where > 0 and below >= self.drop
-        self.length = 3 * where if self.length is None else self.length
+            ours, null = (value_back, value) if given.sides is None else given.sides()
+        self.open = ours <= (1 - self.drop) * null
         if not self.open:
+            whose = "its value of now" if given.sides is None else "that of held-out rows"
             rank_zero_info(
-                f"Relearning would bring the forget rows' loss to {loss_back / null:.0%} of "
-                f"{'its value of now' if given.held_out is None else 'that of held-out rows'}. Ascents reach from "
-                f"{1 - self.drop:.0%} down (model.upper.drop), so that here they do not."
+                f"Relearning would bring the forget rows' loss to {ours:.2f} nats. Ascents reach where it would be at "
+                f"most {1 - self.drop:.0%} (model.upper.drop) of {whose}, {null:.2f}; here they do not."
             )
+        below = 1 - ours / null if null else 0.0
         return {"look/drop": below, "look/grad_L_f": slope, "look/grad_L_f_back": slope_back}
 
     def end(self) -> None:

@@ -62,7 +62,7 @@ class Stepper(ABC):
     def own_optimizers(self, outer: Optimizer, network: nn.Module, *, mean: bool) -> list[Optimizer]:
         """Make the optimizer that the ascent has for itself, if any; refuse an ``outer`` one that cannot serve both.
 
-        ``mean`` says whether the method ``mean`` is asked.
+        ``mean`` says whether the method ``mean`` is asked, as by a penalty that reaches.
         """
 
     def optimizers(self, run: Run) -> list[Optimizer]:
@@ -179,7 +179,8 @@ class SharedSteps(Stepper):
 class PathSteps(Stepper):
     """Steps of both loops as long as it takes to follow the lower level's path, by Polyak's rule (``core.polyak``).
 
-    Ascents go towards held-out rows' losses, descents back to each retain row's own. A path means the same on every
+    Ascents go towards held-out rows' losses, by a quarter of the gap where a penalty goes by their running mean, and
+    descents back to each retain row's own. A path means the same on every
     model, so there is no rate to choose: ``optimizer``, ``scheduler``, ``gradient_clip`` and ``safeguards.inner_clip``
     are unused.
     """

@@ -27,7 +27,8 @@ class Iteration:
         beta: Weight of the similarity in it; 0: the similarity does not act.
         penalised: Whether the penalty acts in it.
         mean: Gives the ascent's running mean in its optimizer's metric; empty: nothing has stepped yet.
-        held_out: Gives the mean loss of held-out rows at the weights of now, in nats; ``None``: there are none.
+        sides: Gives the mean losses of forget and of held-out rows at the weights of now, in nats; ``None``: there are
+            no held-out rows.
     """
 
     setting: Setting
@@ -37,7 +38,7 @@ class Iteration:
     beta: float
     penalised: bool
     mean: Callable[[], Vector]
-    held_out: Callable[[], float] | None = None
+    sides: Callable[[], tuple[float, float]] | None
 
     def run(self, rho: float) -> OuterIteration:
         """Both loops, of second order where that is due."""
@@ -68,9 +69,9 @@ class UpperLevel(ABC):
     needs_goal: bool = False
     """Whether the part goes by the lower level's path."""
     needs_mean: bool = False
-    """Whether the part needs the ascent's running mean."""
-    looks: bool = False
-    """Whether the part looks at held-out rows."""
+    """Whether the part needs the ascent's running mean; ``PathSteps`` then close a quarter of the gap."""
+    compares: bool = False
+    """Whether the part compares forget with held-out rows."""
     on_bar: tuple[str, ...] = ()
     """Values of every iteration that the progress bar shows beside the losses."""
     optional: bool = False

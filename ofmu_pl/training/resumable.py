@@ -39,7 +39,7 @@ class Resumable(pl.Callback):
         self._asked = 0
         self._patient = self._iterated = False
         self._listening = ExitStack()
-        self._folder: Path | None = None
+        self._folder, self._watches = Path(), False
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Refuse callbacks that take the optimizers' steps for Lightning's.
@@ -70,8 +70,8 @@ class Resumable(pl.Callback):
         self._asked, self._patient, self._iterated = 0, False, False
         self._listening.enter_context(listening(self._note))
         path = _path(trainer)
-        if path is not None and trainer.is_global_zero and path.parent.parent.is_dir():
-            self._folder = path.parent.parent
+        self._folder = Path() if path is None else path.parent.parent
+        self._watches = path is not None and trainer.is_global_zero and self._folder.is_dir()
 
     def on_train_batch_start(self, trainer: pl.Trainer, *_: object) -> None:
         """Finish the iteration first if a signal comes from here on."""
@@ -85,7 +85,7 @@ class Resumable(pl.Callback):
             FileNotFoundError: The run's folder is gone, which a checkpoint would make anew without the rest.
             Interrupted: The checkpoint is written.
         """
-        if self._folder is not None and not self._folder.is_dir():
+        if pl_module.run.ranks.total(self._watches and not self._folder.is_dir()):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._folder))
         self._iterated = True
         self._patient = pl_module.run.ranks.size > 1  # who leaves a measurement of all ranks lets the others wait

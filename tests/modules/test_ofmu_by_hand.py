@@ -12,6 +12,7 @@ from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.core.variants import LOOPS, Setting
 from ofmu_pl.modules import OFMU
 from ofmu_pl.modules.reaching import Reach
+from ofmu_pl.modules.reader import RowReader
 from ofmu_pl.modules.steppers import SharedSteps
 from ofmu_pl.modules.upper_level import Iteration, NoPenalty
 from ofmu_pl.networks import CausalLM, SmallCNN
@@ -214,12 +215,12 @@ def test_it_reaches_only_where_the_loss_falls(drop, reaches, work):
     assert torch.equal(weights(module), weights(without)) != reaches
 
 
-def parabolas(theta, slope=1.0, kept=1.0, held_out=None):
+def parabolas(theta, slope=1.0, kept=1.0, sides=None):
     """An iteration on losses of one weight, of which L_f is 0 at slope 1e-3 back, and L_r here."""
     forget, retain = [lambda: (theta + slope * 1e-3).square().sum()], [lambda: kept * (theta**2).sum()]
     setting = Setting(Autograd([theta]), [(forget, retain)] * 2, 1.0, Safeguards())
     parts = {"number": 0, "due": False, "beta": 0.0, "penalised": True, "mean": lambda: [torch.ones_like(theta)]}
-    return Iteration(setting, LOOPS["start"], **parts, held_out=held_out)
+    return Iteration(setting, LOOPS["start"], **parts, sides=sides)
 
 
 @pytest.mark.parametrize(
@@ -241,28 +242,34 @@ def test_the_length_is_three_times_as_far_as_both_losses_are_lowest(slope, kept,
     assert (again.open, again.length) == (upper.open, upper.length)
 
 
-@pytest.mark.parametrize(("held_out", "reaches"), [(1e-6, True), (0.5e-6, False), (0.1e-6, False)])
-def test_forget_rows_must_be_known_better_than_held_out_rows_back_there(held_out, reaches):
+@pytest.mark.parametrize(("forget", "reaches"), [(0.1, True), (1.0, True), (1.1, False), (4.0, False)])
+def test_forget_rows_must_be_known_better_than_held_out_rows_back_there(forget, reaches):
     theta, places = torch.zeros(1, dtype=torch.float64, requires_grad=True), []
 
     def read():
         places.append(theta.item())
-        return held_out
+        return forget, 2.0
 
-    _, measured = (upper := Reach(drop=0.5)).iterate(parabolas(theta, held_out=read))
-    assert measured["look/drop"] == pytest.approx(1 - (1e-3 - 10 ** (-10 / 3)) ** 2 / held_out)
+    _, measured = (upper := Reach(drop=0.5)).iterate(parabolas(theta, sides=read))
+    assert measured["look/drop"] == pytest.approx(1 - forget / 2)
     assert upper.open is reaches
     assert places == [pytest.approx(-(10 ** (-10 / 3)))], "they are read once, where both losses are lowest"
 
 
-def test_a_look_reads_held_out_images():
-    """Test images of the forgotten images' classes; the audit page says that they were looked at."""
-    train_on_digits(module := shipped(beta=0.0, upper=partial(Reach, drop=1.0, start=0.0)), steps=3, **LIKE)
-    assert module.upper.open is False
+@pytest.mark.parametrize(("times", "reaches"), [(1e3, True), (1e-3, False)])
+def test_a_look_reads_held_out_images(monkeypatch, times, reaches):
+    """Test images of the forgotten images' classes, whose losses are multiplied here, and 64 forget images."""
+    read = RowReader.read_held_out
+    monkeypatch.setattr(RowReader, "read_held_out", lambda self: [times * row for row in read(self)])
+    upper = partial(Reach, 0.02, drop=0.5, start=0.0)
+    trainer = train_on_digits(module := shipped(beta=0.0, upper=upper), steps=3, **LIKE)
+    assert module.upper.open is reaches
     assert module.watches_held_out
     train_on_digits(without := shipped(beta=0.0, upper=NoPenalty), steps=3, **LIKE)
     assert not without.watches_held_out
-    assert torch.equal(weights(module), weights(without))
+    assert torch.equal(weights(module), weights(without)) != reaches
+    rows = sum(min(64, len(trainer.datamodule.splits[side])) for side in ("forget", "test"))
+    assert module.gradient_evaluations - without.gradient_evaluations == pytest.approx(3 + rows / 16 / 3)
 
 
 @pytest.mark.parametrize("step", [1, 2])
