@@ -8,6 +8,7 @@ from ofmu_pl.core.algorithm import OuterIteration
 from ofmu_pl.core.derivatives import value_of
 from ofmu_pl.core.reach import displaced, share, to_unit_
 from ofmu_pl.core.vectors import Combination, Vector, norm
+from ofmu_pl.modules.path import Path
 from ofmu_pl.modules.upper_level import Iteration, UpperLevel
 from ofmu_pl.support.errors import check_range
 
@@ -31,7 +32,7 @@ class Reach(UpperLevel):
             reaches. Without held-out rows it must be below forget rows' own loss of now. 0 with a ``length`` that is
             given: there is no look.
         start: Share of the run from which ascents reach, and the similarity acts, in every iteration; with
-            ``PathSteps`` of the path.
+            ``PathSteps`` of the path, which such a run goes to its end.
         start_iterations: Number of the run's first iterations in which no ascent reaches, whatever ``start`` says: in
             a short run rows would not rise.
 
@@ -119,6 +120,10 @@ class Reach(UpperLevel):
             )
         below = 1 - ours / null if null else 0.0
         return {"look/drop": below, "look/grad_L_f": slope, "look/grad_L_f_back": slope_back}
+
+    def stays(self, path: Path | None) -> bool:
+        """Until the path is gone, however early rows are at their goal."""
+        return path is not None and path.share < 1
 
     def end(self) -> None:
         """Say that no ascent reached because the run ended before."""

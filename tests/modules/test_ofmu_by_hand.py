@@ -11,6 +11,7 @@ from ofmu_pl.core.safeguards import Safeguards
 from ofmu_pl.core.shared_adam import SharedAdam
 from ofmu_pl.core.variants import LOOPS, Setting
 from ofmu_pl.modules import OFMU
+from ofmu_pl.modules.path import Path
 from ofmu_pl.modules.reaching import Reach
 from ofmu_pl.modules.reader import RowReader
 from ofmu_pl.modules.steppers import SharedSteps
@@ -254,6 +255,14 @@ def test_forget_rows_must_be_known_better_than_held_out_rows_back_there(forget, 
     assert measured["look/drop"] == pytest.approx(1 - forget / 2)
     assert upper.open is reaches
     assert places == [pytest.approx(-(10 ** (-10 / 3)))], "they are read once, where both losses are lowest"
+
+
+def test_a_run_goes_its_whole_path():
+    path = Path(10)
+    assert Reach().stays(path)
+    path.skip()
+    assert not Reach().stays(path)
+    assert not Reach().stays(None)
 
 
 @pytest.mark.parametrize(("times", "reaches"), [(1e3, True), (1e-3, False)])

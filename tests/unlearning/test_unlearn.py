@@ -30,6 +30,7 @@ from ofmu_pl.cli import main
 from ofmu_pl.data.text_files import NO_HOLDOUT
 from ofmu_pl.support.errors import DivergedError, UserError
 from tests.helpers.citizen_rows import SIDES, files, learnt
+from tests.helpers.parts import ALONG_PATH, flattening
 
 QUIET = {"progress": False, "accelerator": "cpu"}
 FAST = partial(torch.optim.AdamW, lr=1e-3)
@@ -230,13 +231,19 @@ def test_an_image_classifier(method):
         (nn.ReLU6, None),
     ],
 )
-def test_a_first_run_goes_on_without_what_its_network_has_no_derivatives_for(middle, said, recwarn):
+def test_a_first_run_needs_gradients_alone_and_a_flattening_one_goes_on_without_its_parts(middle, said, recwarn):
     torch.manual_seed(0)
     layers = [nn.Flatten(), nn.Linear(48, 16), middle(), nn.Linear(16, 2)]
-    result = ofmu_pl.unlearn(nn.Sequential(*layers), **IMAGES, **PREPARED, steps=10, **QUIET)
-    assert result.metrics["UA"].n == 6
-    told = [str(w.message) for w in recwarn if re.search(r"model\.(beta|engine)", str(w.message))]
-    assert [said in text for text in told] == ([True] if said else [])
+
+    def told(**options):
+        recwarn.clear()
+        result = ofmu_pl.unlearn(nn.Sequential(*layers), **IMAGES, **PREPARED, steps=10, **QUIET, **options)
+        assert result.metrics["UA"].n == 6
+        return [str(w.message) for w in recwarn if re.search(r"model\.(beta|engine)", str(w.message))]
+
+    assert told() == []
+    flat = partial(ofmu_pl.OFMU, inner_steps=1, engine="autograd", upper=flattening(), **ALONG_PATH)
+    assert [said in text for text in told(method=flat)] == ([True] if said else [])
     if said:  # who chooses the rates chooses the engine
         chosen = partial(ofmu_pl.OFMU, inner_steps=1, engine="autograd")
         with pytest.raises(UserError):
