@@ -316,7 +316,8 @@ class OFMU(UnlearningModule):
         if not self.compares:
             return super().reached()
         reached, seen = self.lower.reached()
-        stays = self.scrutiny.order > 2 and self.upper.stays(self.lower.path)  # else the penalty is left out
+        acts = self.scrutiny.order > 2 or not self.upper.differentiates  # else the penalty is left out
+        stays = acts and self.upper.stays(self.lower.path)
         return reached and not stays, seen
 
     def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:

@@ -106,7 +106,7 @@ class Reach(UpperLevel):
         self.length = 3 * where if self.length is None else self.length
         if not where:
             self.open = False
-            rank_zero_info("Nowhere on the way back do both losses together fall, so that ascents do not reach.")
+            rank_zero_info("On the way back both losses together do not fall, so that ascents do not reach.")
             return {"look/drop": 0.0, "look/grad_L_f": slope}
         with displaced(engine.parameters, [(-where, u)]):
             slope_back = norm(engine.expand(forget, order=1).gradient)

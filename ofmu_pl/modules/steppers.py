@@ -180,9 +180,8 @@ class PathSteps(Stepper):
     """Steps of both loops as long as it takes to follow the lower level's path, by Polyak's rule (``core.polyak``).
 
     Ascents go towards held-out rows' losses, by a quarter of the gap where a penalty goes by their running mean, and
-    descents back to each retain row's own. A path means the same on every
-    model, so there is no rate to choose: ``optimizer``, ``scheduler``, ``gradient_clip`` and ``safeguards.inner_clip``
-    are unused.
+    descents back to each retain row's own. A path means the same on every model, so there is no rate to choose:
+    ``optimizer``, ``scheduler``, ``gradient_clip`` and ``safeguards.inner_clip`` are unused.
     """
 
     remedy = "choose rates yourself by model.stepper SharedSteps"

@@ -173,7 +173,7 @@ class ImageNetwork(Network):
 
 
 class ResNet18(ImageNetwork):
-    """CIFAR's ResNet-18 (11.17 M parameters, ReLU and BatchNorm: OFMU needs the exact engine).
+    """CIFAR's ResNet-18 (11.17 M parameters, ReLU and BatchNorm: OFMU's printed penalty needs the exact engine).
 
     Args:
         width: Channels of the first stage.
