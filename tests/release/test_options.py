@@ -13,6 +13,7 @@ from ofmu_pl.evaluation.images import ImageEvaluation
 from ofmu_pl.evaluation.originals import Original
 from ofmu_pl.evaluation.text import TextEvaluation
 from ofmu_pl.modules.lower_level import BoundedLoss, HeldOutLevels
+from ofmu_pl.modules.reaching import Reach
 from ofmu_pl.modules.steppers import AdamSteps, PlainSteps, SharedSteps
 from ofmu_pl.modules.upper_level import FlatteningStep, NoPenalty, PrintedPenalty
 from ofmu_pl.networks import CausalLM, Classifier, ResNet18, SmallCNN
@@ -25,7 +26,7 @@ CLASSES = {
     "model": [getattr(modules, name) for name in modules.__all__],
     "model.lower": [BoundedLoss, HeldOutLevels],
     "model.stepper": [AdamSteps, PlainSteps, SharedSteps],
-    "model.upper": [FlatteningStep, NoPenalty, PrintedPenalty],
+    "model.upper": [FlatteningStep, NoPenalty, PrintedPenalty, Reach],
     "evaluation": [TextEvaluation, ImageEvaluation],
     "original": [Original],
     "export": [ModelExport],
